@@ -1,0 +1,21 @@
+# Every package that the build needs. What is missing stops with the Debian package that brings it.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+function(lockstep_need name module package)
+  pkg_check_modules(${name} QUIET IMPORTED_TARGET ${module})
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "${module} not found; it comes with Debian's package ${package}: apt-get install ${package}")
+  endif()
+  message(STATUS "Found ${module} ${${name}_VERSION}")
+endfunction()
+
+lockstep_need(ZLIB zlib zlib1g-dev)
+lockstep_need(JANSSON jansson libjansson-dev)
+lockstep_need(CMOCKA cmocka libcmocka-dev)
+
+find_package(MPI COMPONENTS C)
+if(NOT MPI_C_FOUND)
+  message(FATAL_ERROR "Open MPI not found; it comes with Debian's packages: apt-get install libopenmpi-dev openmpi-bin")
+endif()

@@ -1,0 +1,46 @@
+# Platform, warnings, sanitizers, and the one way to declare a folder's library.
+
+set(LOCKSTEP_PLATFORM auto CACHE STRING "auto, cuda (real GPUs) or vgpu (virtual devices on CPU threads)")
+set_property(CACHE LOCKSTEP_PLATFORM PROPERTY STRINGS auto cuda vgpu)
+set(LOCKSTEP_SANITIZE "" CACHE STRING "sanitizers for the whole build: address,undefined or thread")
+
+if(LOCKSTEP_PLATFORM STREQUAL auto)
+  find_program(LOCKSTEP_NVCC nvcc PATHS /usr/local/cuda/bin)
+  if(LOCKSTEP_NVCC AND EXISTS /dev/nvidiactl)
+    set(LOCKSTEP_PLATFORM_CHOSEN cuda)
+  else()
+    set(LOCKSTEP_PLATFORM_CHOSEN vgpu)
+  endif()
+elseif(LOCKSTEP_PLATFORM MATCHES "^(cuda|vgpu)$")
+  set(LOCKSTEP_PLATFORM_CHOSEN ${LOCKSTEP_PLATFORM})
+else()
+  message(FATAL_ERROR "LOCKSTEP_PLATFORM is '${LOCKSTEP_PLATFORM}', expected auto, cuda or vgpu")
+endif()
+message(STATUS "Platform: ${LOCKSTEP_PLATFORM_CHOSEN}")
+
+add_library(lockstep_flags INTERFACE)
+target_compile_definitions(lockstep_flags INTERFACE _GNU_SOURCE)
+target_include_directories(lockstep_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(lockstep_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror>
+  $<$<COMPILE_LANGUAGE:C,CXX>:-fno-math-errno -ffp-contract=off>)
+if(LOCKSTEP_SANITIZE)
+  target_compile_options(lockstep_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g>)
+  target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+endif()
+
+# lockstep_library(<folder> [libraries...]): every .c of the folder and its subfolders but main.c is one static library. A new
+# file needs no line here.
+function(lockstep_library name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  list(FILTER sources EXCLUDE REGEX "/main\\.c$")
+  if(NOT sources)
+    add_library(lockstep_${name} INTERFACE)
+    target_link_libraries(lockstep_${name} INTERFACE lockstep_flags ${ARGN})
+    return()
+  endif()
+  add_library(lockstep_${name} STATIC ${sources})
+  target_link_libraries(lockstep_${name} PUBLIC lockstep_flags ${ARGN})
+endfunction()

@@ -1,0 +1,39 @@
+/* The machine as the code above gpu/ sees it: ordinary CUDA and NCCL host API, real or virtual, with every call checked.
+ * The build chooses whose cuda_runtime.h and nccl.h are found; nothing else differs. */
+#ifndef LS_GPU_GPU_H
+#define LS_GPU_GPU_H
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+
+#include "gpu/base/dtype.h"
+#include "gpu/base/error.h"
+
+/* LS_CUDA(call), LS_NCCL(call): run the call; when it fails print file, line, call and the library's reason (the line
+ * carries rank and device, see ls_error_set_rank) and return LS_DEVICE_FAILED from the calling function. */
+#define LS_CUDA(call) LS_TRY(ls_cuda_check((call), #call, __FILE__, __LINE__))
+#define LS_NCCL(call) LS_TRY(ls_nccl_check((call), #call, __FILE__, __LINE__))
+
+/* The same as values, for clean-up paths that go on after a failure. */
+ls_rc ls_cuda_check(cudaError_t status, const char *call, const char *file, int line);
+ls_rc ls_nccl_check(ncclResult_t status, const char *call, const char *file, int line);
+
+/* NCCL's name of a dtype. */
+static inline ncclDataType_t ls_dtype_nccl(ls_dtype dtype) {
+    return dtype == LS_FLOAT64 ? ncclFloat64 : ncclFloat32;
+}
+
+/* "vgpu" or "cuda": the platform that this program was built for. */
+const char *ls_platform_name(void);
+
+/* One line about the platform's devices for reports and results ("16 virtual devices on 2 cores"); at most size bytes. */
+ls_rc ls_platform_describe(char *text, size_t size);
+
+/* Cores that the devices of this platform share: 0 when every device has its own hardware (cuda). With more devices in
+ * use than cores a timing is oversubscribed and is not scaling. */
+size_t ls_platform_shared_cores(void);
+
+/* Number of devices. Fails with one line and LS_DEVICE_FAILED when there is no driver or no device. */
+ls_rc ls_platform_device_count(size_t *count);
+
+#endif

@@ -1,0 +1,63 @@
+/* The math of the layers that have weights: convolution and linear, forward and backward, float32 and float64.
+ * Each platform brings its own: gpu/vgpu/math (direct kernels on CPU threads), gpu/cuda (cuDNN and cuBLAS).
+ *
+ * Layout of activations, private to a platform: [ceil(N/L)][C][H][W][L] with L = ls_lanes(), sample n in block n/L, lane
+ * n%L. L = 1 (cuda) is plain NCHW; L = 16 (vgpu) puts 16 samples side by side so that every operation vectorises over
+ * them. Lanes at or beyond N hold finite values in activations and exact zeros in every gradient with respect to
+ * activations, so sums over lanes need no mask. Weights, biases and their gradients are always in PyTorch's layout
+ * (OIHW, [out][in]). All pointers are device pointers of the stream's device; all calls are asynchronous on the stream. */
+#ifndef LS_GPU_LAYER_MATH_H
+#define LS_GPU_LAYER_MATH_H
+
+#include "gpu/gpu.h"
+
+/* L, the number of samples that lie side by side; a constant of the platform. */
+size_t ls_lanes(void);
+
+/* Elements to allocate for an activation of `batch` samples of `features` values: batch rounded up to L, times features. */
+size_t ls_activation_count(size_t batch, size_t features);
+
+/* Library handles and the one workspace of a device; everything opened on it runs on its stream. */
+typedef struct ls_math ls_math;
+
+/* Opens on the current device. Owned by the caller, closed after everything opened on it. */
+ls_rc ls_math_open(cudaStream_t stream, ls_math **out);
+void ls_math_close(ls_math *math);
+
+/* What computes here, for results and reports: "direct avx2" or "cuDNN 9.x, cuBLAS 13.x". */
+const char *ls_math_description(void);
+
+typedef struct ls_conv_shape {
+    size_t in_channels, in_height, in_width;
+    size_t out_channels, kernel_height, kernel_width;
+    size_t stride, padding; /* the same in both directions */
+} ls_conv_shape;
+
+static inline size_t ls_conv_out_height(const ls_conv_shape *s) {
+    return (s->in_height + 2 * s->padding - s->kernel_height) / s->stride + 1;
+}
+static inline size_t ls_conv_out_width(const ls_conv_shape *s) {
+    return (s->in_width + 2 * s->padding - s->kernel_width) / s->stride + 1;
+}
+
+/* A convolution planned once for its shape, dtype and largest batch (algorithms and workspace are chosen here; no call
+ * below allocates or synchronises). bias may be NULL in forward, dbias in backward_params. Gradients are written, not
+ * accumulated. batch <= max_batch. */
+typedef struct ls_conv ls_conv;
+ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, ls_conv **out);
+ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *weight, const void *bias, void *y);
+ls_rc ls_conv_backward_input(ls_conv *conv, size_t batch, const void *dy, const void *weight, void *dx);
+ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const void *dy, void *dweight, void *dbias);
+void ls_conv_close(ls_conv *conv);
+
+/* y[n][o] = sum_i weight[o][i] * x[n][i] + bias[o]; the same rules. */
+typedef struct ls_linear ls_linear;
+ls_rc ls_linear_open(ls_math *math, size_t in_features, size_t out_features, ls_dtype dtype, size_t max_batch,
+                     ls_linear **out);
+ls_rc ls_linear_forward(ls_linear *linear, size_t batch, const void *x, const void *weight, const void *bias, void *y);
+ls_rc ls_linear_backward_input(ls_linear *linear, size_t batch, const void *dy, const void *weight, void *dx);
+ls_rc ls_linear_backward_params(ls_linear *linear, size_t batch, const void *x, const void *dy, void *dweight,
+                                void *dbias);
+void ls_linear_close(ls_linear *linear);
+
+#endif

@@ -1,0 +1,38 @@
+/* Starting the ranks of a run and watching over them until the last has ended. */
+#ifndef LS_IMPLS_LAUNCH_H
+#define LS_IMPLS_LAUNCH_H
+
+#include <jansson.h>
+
+#include "gpu/base/error.h"
+#include "impls/run.h"
+
+/* What came back from a run. */
+typedef struct ls_outcome {
+    ls_rc rc;
+    int guilty_rank;            /* the rank that died or stalled; -1: none */
+    char reason[512];           /* one line when rc is not LS_OK */
+    json_t *ranks;              /* array of each rank's result object (see impls/rank.h), ordered by rank; owned */
+    char run_dir[LS_PATH_SIZE]; /* still there, with captures, until ls_outcome_release */
+} ls_outcome;
+
+/* Makes a private folder, starts `program rank ...` as one process (single, dp, ranks as threads), as one process a rank
+ * (posix_spawn), or under mpirun (mpi), and waits. Ranks' log lines go to this process's stdout; with quiet they have none. A
+ * rank that dies, or makes no progress for run->timeout seconds, ends all of them: SIGTERM (rank programs answer with exit
+ * 3), then SIGKILL; the guilty rank is named. When this process is killed, the ranks end by themselves. */
+ls_rc ls_launch(const char *program, const ls_run *run, ls_outcome *out);
+
+/* Removes the private folder and frees. Safe on a zeroed outcome. */
+void ls_outcome_release(ls_outcome *outcome);
+
+/* Checks what can be known before any rank starts: implementation known and available, devices present, batch sizes
+ * possible, rank kind supported, output folder writable, files there. One line and LS_BAD_INPUT. */
+ls_rc ls_run_check(const ls_run *run);
+
+/* Path of the running program, for starting itself. */
+ls_rc ls_launch_self(char *path, size_t size);
+
+/* Refuses to run commands that are not rank programs under mpirun or srun with more than one task. */
+ls_rc ls_launch_refuse_nested(const char *command);
+
+#endif

@@ -1,0 +1,23 @@
+/* The rank program: one rank (or all ranks, as threads) of a run, from open to close: the epochs, the log lines of the
+ * sources, evaluation, timing, capture, saving. Ranks report progress on a page that the launcher watches, and write their
+ * result as <run_dir>/rank-<R>.json:
+ *   {"rank", "pid", "steps", "epochs": [{"loss", "test_loss", "test_accuracy", "seconds", "samples_per_second"}],
+ *    "step_seconds": [timed steps], "param_hash": "16 hex digits", "grad_hash", "samples", "train_seconds",
+ *    "counters": {...}, "math": "...", "max_rss_bytes"} */
+#ifndef LS_IMPLS_RANK_H
+#define LS_IMPLS_RANK_H
+
+#include "impls/impl.h"
+#include "impls/run.h"
+
+/* Runs what this process is to run of the run: rank and world size from the environment (RANK, WORLD_SIZE, LOCAL_RANK,
+ * MASTER_ADDR, MASTER_PORT for ddp's processes; MPI for mpi), all ranks for ranks as threads. */
+ls_rc ls_rank_main(const ls_run *run);
+
+/* The model of a run, its parameters' sizes, and the normalisation in force. */
+ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std);
+
+/* Samples of a device and of all devices in a full step (from batch and global_batch). */
+ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);
+
+#endif

@@ -1,0 +1,49 @@
+/* One training run as its options say it: what `lockstep train` parses, the launcher hands to rank programs, and a
+ * reproducing command line repeats. Plain data. */
+#ifndef LS_IMPLS_RUN_H
+#define LS_IMPLS_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/base/dtype.h"
+
+enum { LS_PATH_SIZE = 1024 };
+
+typedef enum ls_rank_kind { LS_RANKS_PROCESSES = 0, LS_RANKS_THREADS = 1 } ls_rank_kind;
+
+typedef struct ls_run {
+    char impl[16];
+    size_t devices;
+    ls_rank_kind ranks; /* ddp only */
+    char model[LS_PATH_SIZE];
+    char data[LS_PATH_SIZE];
+    bool normalize_given; /* false: the model's own default */
+    bool normalize;
+    double mean, std;
+    ls_dtype dtype;
+    size_t batch;        /* samples a device and step */
+    size_t global_batch; /* samples a step over all devices; 0: batch * devices */
+    size_t epochs;       /* 0: the model's own default */
+    size_t steps;        /* stop after so many steps; SIZE_MAX: whole epochs */
+    double lr, momentum, weight_decay;
+    uint64_t seed;
+    size_t log_every;        /* 0: no log lines */
+    size_t bucket_bytes;     /* cap of a gradient bucket */
+    double timeout;          /* seconds without progress of a rank until the run is ended */
+    char save[LS_PATH_SIZE]; /* empty: none */
+    char json[LS_PATH_SIZE]; /* empty: none */
+
+    /* Set by harnesses for the rank programs. */
+    char run_dir[LS_PATH_SIZE]; /* the run's private folder: progress page, results and captures of ranks */
+    bool capture;               /* write what verification needs after every step */
+    bool evaluate;              /* test accuracy after each epoch */
+    bool time_steps;            /* barrier before and synchronisation after every step, seconds of each recorded */
+    size_t warmup;              /* untimed steps first, with time_steps */
+} ls_run;
+
+/* bucket_bytes by default: PyTorch's 25 MiB (bucket_cap_mb). */
+#define LS_BUCKET_BYTES_DEFAULT (25u * 1024u * 1024u)
+
+#endif

@@ -1,0 +1,25 @@
+/* IDX files (MNIST's format), plain or gzip. */
+#ifndef LS_REFERENCE_IDX_H
+#define LS_REFERENCE_IDX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/base/error.h"
+
+enum { LS_IDX_MAX_DIMS = 4 };
+
+/* A file of unsigned bytes (IDX type 8). data is owned by the caller (free). */
+typedef struct ls_idx {
+    size_t dims;
+    size_t shape[LS_IDX_MAX_DIMS];
+    size_t count; /* product of shape */
+    uint8_t *data;
+} ls_idx;
+
+/* Reads a whole file and checks it completely; expected_dims: 3 for images, 1 for labels. Missing, empty, truncated,
+ * HTML instead of gzip, wrong magic, bad checksum, absurd size, bytes after the end: one line that says file, offset,
+ * expected, found, and LS_BAD_INPUT. */
+ls_rc ls_idx_read(const char *path, size_t expected_dims, ls_idx *out);
+
+#endif

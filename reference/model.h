@@ -1,0 +1,102 @@
+/* A model as pure data: what a zoo entry says (ls_model_spec) and what follows from it (ls_model: sizes, parameters,
+ * orders). No device and no library here; the replica, the oracle and the checkpoint writer all read it. */
+#ifndef LS_REFERENCE_MODEL_H
+#define LS_REFERENCE_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LS_MODEL_MAX_LAYERS = 64, LS_MODEL_MAX_PARAMS = 64, LS_NAME_SIZE = 64 };
+
+typedef enum ls_layer_kind {
+    LS_LAYER_CONV = 0,
+    LS_LAYER_MAXPOOL,
+    LS_LAYER_RELU,
+    LS_LAYER_FLATTEN,
+    LS_LAYER_LINEAR,
+    LS_LAYER_LOG_SOFTMAX,
+    LS_LAYER_KIND_COUNT
+} ls_layer_kind;
+
+typedef struct ls_layer_spec {
+    ls_layer_kind kind;
+    const char *name; /* PyTorch's module name ("conv1"); parameters are name.weight and name.bias */
+    size_t out;       /* out channels or out features */
+    size_t kernel;    /* square */
+    size_t stride;    /* 0: 1 for conv, kernel for maxpool */
+    size_t padding;
+} ls_layer_spec;
+
+typedef struct ls_model_spec {
+    const char *name;
+    const char *summary;
+    size_t channels, height, width; /* of an input */
+    size_t classes;
+    size_t layer_count;
+    ls_layer_spec layers[16];
+    /* the source's own training defaults */
+    size_t epochs;
+    bool normalize; /* false: pixels scaled to 0..1 only */
+    double mean, std;
+} ls_model_spec;
+
+typedef struct ls_shape {
+    size_t channels, height, width;
+} ls_shape;
+
+static inline size_t ls_shape_features(ls_shape s) {
+    return s.channels * s.height * s.width;
+}
+
+typedef struct ls_param {
+    char name[LS_NAME_SIZE]; /* PyTorch's state_dict key */
+    size_t dims;
+    size_t shape[4];
+    size_t count;  /* elements */
+    size_t fan_in; /* for the initial values */
+    size_t offset; /* elements into the flat buffers (ready order) */
+    size_t layer;
+} ls_param;
+
+typedef struct ls_layer {
+    ls_layer_kind kind;
+    char name[LS_NAME_SIZE];
+    ls_shape in, out;
+    size_t kernel, stride, padding;
+    size_t weight, bias;    /* indices of parameters; SIZE_MAX: none */
+    size_t decision_offset; /* bytes into a sample's decisions; see decisions_per_sample */
+    size_t decisions; /* bytes of decisions of this layer a sample: 0 but for relu (one byte a value: input > 0) and
+                                maxpool (one byte an output: row*kernel+column of the chosen input in its window) */
+} ls_layer;
+
+/* Parameters are indexed in registration order (PyTorch's state_dict order). Flat buffers (parameters, gradients,
+ * optimizer state) hold them in ready order, the order in which backward makes gradients ready: a bucket is a view. */
+typedef struct ls_model {
+    char name[LS_NAME_SIZE];
+    ls_shape input;
+    size_t classes;
+    size_t layer_count;
+    ls_layer layers[LS_MODEL_MAX_LAYERS];
+    size_t param_tensors;
+    ls_param params[LS_MODEL_MAX_PARAMS];
+    size_t ready[LS_MODEL_MAX_PARAMS]; /* ready[k] = registration index of the k-th gradient to become ready */
+    size_t param_count;                /* elements of all parameters */
+    size_t decisions_per_sample;       /* bytes; layers in order, values of a layer in C, H, W order */
+} ls_model;
+
+/* The zoo: a NULL-ended table. "seed-cnn", "seed-conv". */
+extern const ls_model_spec *const ls_zoo[];
+const ls_model_spec *ls_zoo_find(const char *name);
+
+/* Infers every shape. Returns 0, or -1 with one line about the impossible layer in error (at most size bytes). */
+int ls_model_resolve(const ls_model_spec *spec, ls_model *out, char *error, size_t size);
+
+/* PyTorch's initial values for torch.manual_seed(seed), bit for bit (kaiming_uniform with a = sqrt(5): U(+-1/sqrt(fan_in)),
+ * weight then bias, registration order). flat: param_count floats, written in ready order. */
+void ls_model_init(const ls_model *model, uint64_t seed, float *flat);
+
+/* Index of a layer's registration-order parameter by ready position and back. */
+size_t ls_model_ready_position(const ls_model *model, size_t param);
+
+#endif

@@ -1,0 +1,45 @@
+/* The fp64 oracle: gradients in plain double-precision C, written apart from everything it judges. It includes nothing
+ * from gpu/ and shares no code with the layers; of the project it knows only what a model is (reference/model.h). */
+#ifndef LS_REFERENCE_ORACLE_H
+#define LS_REFERENCE_ORACLE_H
+
+#include "reference/model.h"
+
+typedef struct ls_oracle ls_oracle;
+
+/* Returns 0, or -1 when memory is short. model must outlive the oracle. */
+int ls_oracle_open(const ls_model *model, ls_oracle **out);
+void ls_oracle_close(ls_oracle *oracle);
+
+/* Where the oracle followed a device's decisions (ReLU's sign, max-pool's choice), how they compare with its own. */
+typedef struct ls_oracle_decisions {
+    size_t total;       /* decisions followed */
+    size_t different;   /* of them, those that differ from the oracle's own choice */
+    size_t unproven;    /* of those, where the two candidates lie further apart than the forward error bound */
+    double worst_ratio; /* largest distance / bound among the different ones */
+    size_t worst_sample, worst_layer, worst_position;
+} ls_oracle_decisions;
+
+typedef struct ls_oracle_input {
+    const double *params;     /* param_count values in the model's flat (ready) order */
+    size_t count;             /* samples */
+    const double *x;          /* [count][features] */
+    const int32_t *labels;    /* [count] */
+    double denominator;       /* of the loss: gradient of sum(losses)/denominator */
+    const uint8_t *decisions; /* [count][decisions_per_sample] to follow, or NULL: the oracle's own choices */
+    double unit_roundoff;     /* u of the device's arithmetic, for the bound on followed decisions */
+} ls_oracle_input;
+
+/* Adds the gradient of sum(losses)/denominator to grads (param_count, ready order; the caller zeroes) and sum(losses) to
+ * *loss_sum. report may be NULL without decisions; it is accumulated into. Returns 0, or -1 when memory is short. */
+int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *grads, double *loss_sum,
+                       ls_oracle_decisions *report);
+
+/* x = pixels as ToTensor and Normalize give them in float32, widened; one sample of `features` bytes. */
+void ls_oracle_pixels(const uint8_t *pixels, size_t features, bool normalize, double mean, double std, double *x);
+
+/* PyTorch's SGD in double: g += weight_decay*w; buf = first ? g : momentum*buf + g; w -= lr*buf. */
+void ls_oracle_sgd(size_t count, double *params, const double *grads, double *velocity, double lr, double momentum,
+                   double weight_decay, bool first);
+
+#endif

@@ -1,0 +1,36 @@
+# Shared by the end-to-end tests: source it first.
+set -euo pipefail
+: "${LOCKSTEP:?the path of the program}" "${LOCKSTEP_SOURCE:?the source tree}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAIL: $*" >&2
+  exit 1
+}
+
+# expect_exit CODE COMMAND...: runs it, keeps stdout in $work/out and stderr in $work/err.
+expect_exit() {
+  local expected=$1 code=0
+  shift
+  "$@" >"$work/out" 2>"$work/err" || code=$?
+  [ "$code" -eq "$expected" ] || {
+    cat "$work/out" "$work/err" >&2
+    fail "exit $code instead of $expected: $*"
+  }
+}
+
+# expect_error CODE PATTERN COMMAND...: exit CODE with exactly one line on stderr, matching PATTERN (grep -E).
+expect_error() {
+  local code=$1 pattern=$2
+  shift 2
+  expect_exit "$code" "$@"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || {
+    cat "$work/err" >&2
+    fail "not one line on stderr: $*"
+  }
+  grep -qE "$pattern" "$work/err" || {
+    cat "$work/err" >&2
+    fail "stderr does not match '$pattern': $*"
+  }
+}
