@@ -1,0 +1,21 @@
+#include <math.h>
+
+#include "reference/model.h"
+#include "reference/rng.h"
+
+void ls_model_init(const ls_model *model, uint64_t seed, float *flat) {
+    ls_mt19937 rng;
+    ls_mt19937_seed(&rng, seed);
+    for (size_t p = 0; p < model->param_tensors; p++) {
+        const ls_param *param = &model->params[p];
+        /* torch computes the bound of a weight as sqrt(3)*gain/sqrt(fan_in) with gain = sqrt(2/(1+5)) and that of a bias
+         * as 1/sqrt(fan_in), both in double; the products may differ in the last bit of a double, so keep both. */
+        double fan_in = (double)param->fan_in;
+        bool weight = param->dims > 1;
+        double bound =
+            weight ? sqrt(3.0) * (sqrt(2.0 / (1.0 + sqrt(5.0) * sqrt(5.0))) / sqrt(fan_in)) : 1.0 / sqrt(fan_in);
+        for (size_t i = 0; i < param->count; i++) {
+            flat[param->offset + i] = ls_mt19937_uniform(&rng, (float)-bound, (float)bound);
+        }
+    }
+}
