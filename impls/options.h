@@ -37,7 +37,6 @@ typedef struct ls_options {
     size_t scaling_count;
     char scaling[2][8];        /* "weak", "strong" */
     char output[LS_PATH_SIZE]; /* -o */
-    size_t repeat_steps;       /* sweep: timed steps a point */
     char input[LS_PATH_SIZE];  /* report: the result file (positional) */
 } ls_options;
 

@@ -1,0 +1,302 @@
+#include "impls/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "impls/options_table.h"
+#include "impls/rank.h"
+#include "reference/model.h"
+
+#define TRAINING   (LS_COMMAND_TRAIN | LS_COMMAND_RANK)
+#define RUNS       (TRAINING | LS_COMMAND_VERIFY | LS_COMMAND_SWEEP)
+#define RUN(field) offsetof(ls_run, field)
+
+const ls_option ls_option_table[] = {
+    {"--impl", "NAME,...|all", RUNS, "implementations: single, dp, ddp, mpi", ls_option_parse_impls,
+     ls_option_format_text, RUN(impl), 0, 0},
+    {"--devices", "N,...", RUNS, "device counts", ls_option_parse_devices, ls_option_format_size, RUN(devices), 1,
+     1024},
+    {"--ranks", "processes|threads", RUNS, "what a rank of ddp is; verify and sweep take both as a list",
+     ls_option_parse_ranks, ls_option_format_ranks, 0, 0, 0},
+    {"--model", "NAME,...|all", RUNS, "networks: seed-cnn, seed-conv", ls_option_parse_models, ls_option_format_text,
+     RUN(model), 0, 0},
+    {"--data", "SOURCE", RUNS, "fashion-mnist[:DIR], mnist:DIR or synthetic[:N]", ls_option_parse_data,
+     ls_option_format_text, RUN(data), 0, 0},
+    {"--normalize", "none|MEAN,STD", RUNS, "none: pixels scaled to 0..1 only (default: as the network's source)",
+     ls_option_parse_normalize, ls_option_format_normalize, 0, 0, 0},
+    {"--dtype", "float32|float64", RUNS, "element type; verify takes both as a list", ls_option_parse_dtypes,
+     ls_option_format_dtype, 0, 0, 0},
+    {"--batch", "N", RUNS, "samples a device and step", ls_option_parse_size, ls_option_format_size, RUN(batch), 1,
+     1 << 20},
+    {"--global-batch", "N", RUNS, "samples a step over all devices, in place of --batch; 0: batch x devices",
+     ls_option_parse_size, ls_option_format_size, RUN(global_batch), 0, 1 << 24},
+    {"--epochs", "N", TRAINING, "epochs; 0: as the network's source", ls_option_parse_size, ls_option_format_size,
+     RUN(epochs), 0, 1000000},
+    {"--steps", "N", RUNS, "stop after so many steps (sweep: timed steps a point)", ls_option_parse_size,
+     ls_option_format_size, RUN(steps), 0, 1e15},
+    {"--warmup", "N", LS_COMMAND_SWEEP | LS_COMMAND_RANK, "untimed steps before the timed ones", ls_option_parse_size,
+     ls_option_format_size, RUN(warmup), 0, 1000000},
+    {"--lr", "X", RUNS, "learning rate of SGD", ls_option_parse_double, ls_option_format_double, RUN(lr), 0, 1e6},
+    {"--momentum", "X", RUNS, "momentum of SGD", ls_option_parse_double, ls_option_format_double, RUN(momentum), 0, 1},
+    {"--weight-decay", "X", RUNS, "L2 penalty of SGD", ls_option_parse_double, ls_option_format_double,
+     RUN(weight_decay), 0, 1e6},
+    {"--seed", "N", RUNS, "initial values and order of samples", ls_option_parse_seed, ls_option_format_seed, RUN(seed),
+     0, 0},
+    {"--log-every", "N", TRAINING, "a log line every so many batches; 0: none", ls_option_parse_size,
+     ls_option_format_size, RUN(log_every), 0, 1e15},
+    {"--bucket-bytes", "N[KiB|MiB],...", RUNS, "cap of a gradient bucket; verify and sweep take a list",
+     ls_option_parse_buckets, ls_option_format_size, RUN(bucket_bytes), 1, 1e15},
+    {"--timeout", "S", RUNS, "seconds without progress of a rank until the run is ended", ls_option_parse_double,
+     ls_option_format_double, RUN(timeout), 0.1, 1e6},
+    {"--scaling", "weak|strong", LS_COMMAND_SWEEP, "--batch (weak) or the global batch (strong) stays fixed; or both",
+     ls_option_parse_scaling, NULL, 0, 0, 0},
+    {"--save", "FILE", TRAINING, "parameters after the last step, FILE.safetensors", ls_option_parse_text,
+     ls_option_format_text, RUN(save), 0, 0},
+    {"--json", "FILE", LS_COMMAND_TRAIN | LS_COMMAND_VERIFY | LS_COMMAND_INFO, "results as JSON", ls_option_parse_text,
+     ls_option_format_text, RUN(json), 0, 0},
+    {"-o", "FILE|DIR", LS_COMMAND_SWEEP | LS_COMMAND_REPORT, "sweep: result file; report: folder",
+     ls_option_parse_output, NULL, 0, 0, 0},
+    {"--run-dir", "DIR", LS_COMMAND_RANK, "the run's private folder", ls_option_parse_text, ls_option_format_text,
+     RUN(run_dir), 0, 0},
+    {"--capture", NULL, LS_COMMAND_RANK, "record what verification needs", ls_option_parse_flag, ls_option_format_flag,
+     RUN(capture), 0, 0},
+    {"--evaluate", NULL, LS_COMMAND_RANK, "test accuracy after each epoch", ls_option_parse_flag, ls_option_format_flag,
+     RUN(evaluate), 0, 0},
+    {"--time-steps", NULL, LS_COMMAND_RANK, "time every step", ls_option_parse_flag, ls_option_format_flag,
+     RUN(time_steps), 0, 0},
+    {NULL, NULL, 0, NULL, NULL, NULL, 0, 0, 0},
+};
+
+void ls_run_defaults(ls_run *run) {
+    *run = (ls_run){
+        .impl = "ddp",
+        .devices = 2,
+        .model = "seed-cnn",
+        .data = "fashion-mnist",
+        .dtype = LS_FLOAT32,
+        .batch = 64,
+        .steps = SIZE_MAX,
+        .lr = 0.01,
+        .momentum = 0.5,
+        .log_every = 10,
+        .bucket_bytes = LS_BUCKET_BYTES_DEFAULT,
+        .timeout = 60,
+    };
+}
+
+/* What a command does without any option. */
+static ls_rc set_command_defaults(unsigned command, ls_options *options) {
+    *options = (ls_options){0};
+    ls_run_defaults(&options->run);
+    const char *impl = "ddp", *devices = "2", *model = "seed-cnn", *dtype = "float32", *bucket = "25MiB";
+    const char *ranks = "processes", *scaling = "weak";
+    if (command == LS_COMMAND_VERIFY) {
+        impl = model = "all", devices = "1,2,4,8", dtype = "float64,float32", bucket = "4KiB,16KiB,25MiB";
+        ranks = "processes,threads";
+        options->run.batch = 16; /* the oracle computes every sample in plain C */
+        options->run.steps = 3;
+    } else if (command == LS_COMMAND_SWEEP) {
+        impl = "all", devices = "1,2", scaling = "weak,strong";
+        options->run.steps = 30;
+        options->run.warmup = 5;
+        snprintf(options->output, sizeof options->output, "results.jsonl");
+    } else if (command == LS_COMMAND_REPORT) {
+        snprintf(options->output, sizeof options->output, "report");
+    }
+    LS_TRY(ls_option_parse_impls(&(ls_option){.flag = "--impl"}, impl, options));
+    LS_TRY(ls_option_parse_devices(&(ls_option){.flag = "--devices"}, devices, options));
+    LS_TRY(ls_option_parse_models(&(ls_option){.flag = "--model"}, model, options));
+    LS_TRY(ls_option_parse_dtypes(&(ls_option){.flag = "--dtype"}, dtype, options));
+    LS_TRY(ls_option_parse_buckets(&(ls_option){.flag = "--bucket-bytes"}, bucket, options));
+    LS_TRY(ls_option_parse_ranks(&(ls_option){.flag = "--ranks"}, ranks, options));
+    return ls_option_parse_scaling(&(ls_option){.flag = "--scaling"}, scaling, options);
+}
+
+static const ls_option *find_option(const char *flag, size_t length) {
+    for (const ls_option *option = ls_option_table; option->flag != NULL; option++) {
+        if (strlen(option->flag) == length && strncmp(option->flag, flag, length) == 0) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+/* One option and its value; *used: how many words it took. */
+static ls_rc parse_option(unsigned command, int count, char **words, ls_options *options, int *used) {
+    const char *equals = strncmp(words[0], "--", 2) == 0 ? strchr(words[0], '=') : NULL;
+    size_t length = equals != NULL ? (size_t)(equals - words[0]) : strlen(words[0]);
+    const ls_option *option = find_option(words[0], length);
+    if (option == NULL) {
+        return ls_fail(LS_BAD_INPUT, "unknown option '%.*s'; --help lists the options", (int)length, words[0]);
+    }
+    if ((option->commands & command) == 0) {
+        return ls_fail(LS_BAD_INPUT, "option '%s' does not belong to this command; --help lists those that do",
+                       option->flag);
+    }
+    *used = 1;
+    const char *value = equals != NULL ? equals + 1 : NULL;
+    if (option->argument == NULL) {
+        return value == NULL ? option->parse(option, "", options)
+                             : ls_fail(LS_BAD_INPUT, "option '%s' takes no value, found '%s'", option->flag, value);
+    }
+    if (value == NULL) {
+        if (count < 2) {
+            return ls_fail(LS_BAD_INPUT, "option '%s' needs a value: %s", option->flag, option->argument);
+        }
+        value = words[1];
+        *used = 2;
+    }
+    return option->parse(option, value, options);
+}
+
+/* Commands that train once take one value where harnesses take a list. */
+static ls_rc check_single_values(unsigned command, const ls_options *options) {
+    if ((command & TRAINING) == 0) {
+        return LS_OK;
+    }
+    const struct {
+        const char *flag;
+        size_t count;
+    } lists[] = {{"--impl", options->impl_count},           {"--devices", options->device_count},
+                 {"--model", options->model_count},         {"--dtype", options->dtype_count},
+                 {"--bucket-bytes", options->bucket_count}, {"--ranks", options->ranks_count}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        if (lists[i].count > 1) {
+            return ls_fail(LS_BAD_INPUT,
+                           "option '%s' has %zu values, expected one: train makes one run; sweep and verify "
+                           "take lists",
+                           lists[i].flag, lists[i].count);
+        }
+    }
+    return LS_OK;
+}
+
+ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *options, bool *help) {
+    *help = false;
+    LS_TRY(set_command_defaults(command, options));
+    for (int i = 0; i < argc;) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            ls_options_print_help(command);
+            *help = true;
+            return LS_OK;
+        }
+        if (argv[i][0] != '-' && command == LS_COMMAND_REPORT && options->input[0] == '\0') {
+            if (snprintf(options->input, sizeof options->input, "%s", argv[i]) >= (int)sizeof options->input) {
+                return ls_fail(LS_BAD_INPUT, "the path of the result file is longer than %d bytes", LS_PATH_SIZE - 1);
+            }
+            i++;
+            continue;
+        }
+        if (argv[i][0] != '-') {
+            return ls_fail(LS_BAD_INPUT, "unexpected word '%s'; --help lists the options", argv[i]);
+        }
+        int used = 0;
+        LS_TRY(parse_option(command, argc - i, argv + i, options, &used));
+        i += used;
+    }
+    return check_single_values(command, options);
+}
+
+void ls_options_print_help(unsigned command) {
+    ls_options options;
+    if (set_command_defaults(command, &options) != LS_OK) {
+        return;
+    }
+    printf("options:\n");
+    for (const ls_option *option = ls_option_table; option->flag != NULL; option++) {
+        if ((option->commands & command) == 0) {
+            continue;
+        }
+        char name[64];
+        snprintf(name, sizeof name, "%s %s", option->flag, option->argument != NULL ? option->argument : "");
+        printf("  %-30s %s", name, option->help);
+        if (option->format != NULL) {
+            char value[LS_PATH_SIZE];
+            option->format(option, &options.run, value, sizeof value);
+            if (value[0] != '\0') {
+                printf(" [%s]", value);
+            }
+        }
+        printf("\n");
+    }
+}
+
+/* Whether the option must be said: it differs from what the command does without it, or the command takes a list there. */
+static bool must_say(const ls_option *option, unsigned command, const ls_run *run, const ls_run *defaults, char *value,
+                     size_t size) {
+    static const char *const always[] = {"--impl", "--devices"};
+    static const char *const lists[] = {"--ranks", "--model", "--dtype", "--bucket-bytes"};
+    if ((option->commands & command) == 0 || option->format == NULL) {
+        return false;
+    }
+    char usual[LS_PATH_SIZE];
+    option->format(option, defaults, usual, sizeof usual);
+    option->format(option, run, value, size);
+    bool said = strcmp(value, usual) != 0;
+    for (size_t i = 0; i < sizeof always / sizeof always[0]; i++) {
+        said = said || strcmp(option->flag, always[i]) == 0;
+    }
+    bool harness = (command & (LS_COMMAND_VERIFY | LS_COMMAND_SWEEP)) != 0;
+    for (size_t i = 0; harness && i < sizeof lists / sizeof lists[0]; i++) {
+        said = said || strcmp(option->flag, lists[i]) == 0;
+    }
+    return said && value[0] != '\0';
+}
+
+static const char *command_name(unsigned command) {
+    return command == LS_COMMAND_RANK     ? "rank"
+           : command == LS_COMMAND_VERIFY ? "verify"
+           : command == LS_COMMAND_SWEEP  ? "sweep"
+                                          : "train";
+}
+
+char **ls_options_argv(const char *program, unsigned command, const ls_run *run) {
+    enum { WORDS = 96, BYTES = 16 * 1024 };
+    char **words = ls_calloc(1, WORDS * sizeof(char *) + BYTES, "a command line");
+    if (words == NULL) {
+        return NULL;
+    }
+    char *text = (char *)(words + WORDS), *end = text + BYTES;
+    size_t count = 0;
+    char value[LS_PATH_SIZE];
+    ls_options defaults;
+    if (set_command_defaults(command, &defaults) != LS_OK) {
+        free(words);
+        return NULL;
+    }
+    const char *first[2] = {program, command_name(command)};
+    for (size_t i = 0; i < 2; i++) {
+        words[count++] = text;
+        text += snprintf(text, (size_t)(end - text), "%s", first[i]) + 1;
+    }
+    for (const ls_option *option = ls_option_table; option->flag != NULL; option++) {
+        if (!must_say(option, command, run, &defaults.run, value, sizeof value)) {
+            continue;
+        }
+        words[count++] = text;
+        text += snprintf(text, (size_t)(end - text), "%s", option->flag) + 1;
+        if (option->argument != NULL) {
+            words[count++] = text;
+            text += snprintf(text, (size_t)(end - text), "%s", value) + 1;
+        }
+    }
+    return words;
+}
+
+void ls_options_line(const char *program, unsigned command, const ls_run *run, char *text, size_t size) {
+    text[0] = '\0';
+    char **words = ls_options_argv(program, command, run);
+    if (words == NULL) {
+        return;
+    }
+    size_t at = 0;
+    for (size_t i = 0; words[i] != NULL && at < size; i++) {
+        bool plain =
+            words[i][0] != '\0' && words[i][strspn(words[i], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                                             "0123456789-_=+.,:/@%")] == '\0';
+        int more = snprintf(text + at, size - at, plain ? "%s%s" : "%s'%s'", i > 0 ? " " : "", words[i]);
+        at += more > 0 ? (size_t)more : 0;
+    }
+    free(words);
+}

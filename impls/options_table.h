@@ -1,0 +1,50 @@
+/* Private to the option table: what a row is, and the parsers of values (options_values.c). */
+#ifndef LS_IMPLS_OPTIONS_TABLE_H
+#define LS_IMPLS_OPTIONS_TABLE_H
+
+#include "impls/options.h"
+
+typedef struct ls_option ls_option;
+
+struct ls_option {
+    const char *flag;     /* "--batch"; NULL ends the table */
+    const char *argument; /* its name in the help; NULL: the option takes none */
+    unsigned commands;    /* LS_COMMAND_* that know it */
+    const char *help;
+    /* Reads value into options; one line and LS_BAD_INPUT when it is not as expected. */
+    ls_rc (*parse)(const ls_option *option, const char *value, ls_options *options);
+    /* Writes the value of a run as parse reads it. NULL: not a property of a run. */
+    void (*format)(const ls_option *option, const ls_run *run, char *text, size_t size);
+    size_t offset;    /* into ls_run, for numbers, flags and texts */
+    double low, high; /* inclusive range of a number */
+};
+
+/* The table, ended by a NULL flag. */
+extern const ls_option ls_option_table[];
+
+ls_rc ls_option_parse_size(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_seed(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_double(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_flag(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_text(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_impls(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_devices(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_models(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_data(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_normalize(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_dtypes(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_buckets(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_ranks(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_scaling(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_output(const ls_option *option, const char *value, ls_options *options);
+
+void ls_option_format_size(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_seed(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_double(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_flag(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_text(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_normalize(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_dtype(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *text, size_t size);
+
+#endif
