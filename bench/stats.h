@@ -1,0 +1,20 @@
+/* Statistics of timings: the median and an interval that assumes no distribution. */
+#ifndef LS_BENCH_STATS_H
+#define LS_BENCH_STATS_H
+
+#include <stddef.h>
+
+typedef struct ls_summary {
+    double median;
+    double low, high; /* order statistics around the median */
+    double
+        confidence; /* coverage of low..high: the smallest symmetric interval of at least 0.95, or what the extremes give
+                          when there are fewer than six samples; 0 for a single sample */
+    double minimum, maximum;
+} ls_summary;
+
+/* Summary of count > 0 samples, which are sorted in place. Interval: the k-th smallest and k-th largest sample cover the
+ * median with probability 1 - 2*P(Binomial(count, 1/2) < k) (Hoefler and Belli, rule 5; Le Boudec, theorem 2.1). */
+ls_summary ls_stats_summarize(double *samples, size_t count);
+
+#endif
