@@ -2,6 +2,14 @@
 
 #include <stddef.h>
 
+#include "bench/cmd.h"
+
 const ls_command ls_commands[] = {
+    {"train", "one training run, with the log lines of PyTorch's MNIST example", ls_command_train},
+    {"verify", "every implementation against a single device and the float64 oracle", ls_command_verify},
+    {"sweep", "throughput over implementations, device counts and scaling modes", ls_command_sweep},
+    {"report", "a result file as an HTML page with plots", ls_command_report},
+    {"info", "the devices, implementations, networks and libraries found here", ls_command_info},
+    {"rank", NULL, ls_command_rank},
     {NULL, NULL, NULL},
 };

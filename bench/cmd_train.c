@@ -1,0 +1,63 @@
+/* lockstep train: one training run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/cmd.h"
+#include "bench/results.h"
+#include "impls/impl.h"
+#include "impls/launch.h"
+#include "impls/options.h"
+#include "impls/rank.h"
+
+/* Whether a launcher has already started this process as one of the run's ranks. */
+static bool started_as_a_rank(const ls_run *run) {
+    const ls_impl *impl = ls_impl_find(run->impl);
+    return (impl->capabilities & LS_CAP_MPIRUN) != 0 && getenv("OMPI_COMM_WORLD_SIZE") != NULL;
+}
+
+static ls_rc write_json(const ls_run *run, const ls_outcome *outcome) {
+    char command[4096];
+    ls_options_line("lockstep", LS_COMMAND_TRAIN, run, command, sizeof command);
+    json_t *row = ls_result_row("train", run, command);
+    if (row == NULL) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for the results of the run");
+    }
+    json_t *first = json_array_get(outcome->ranks, 0);
+    json_object_set_new(row, "status", json_string("DONE"));
+    json_object_set(row, "param_hash", json_object_get(first, "param_hash"));
+    json_object_set_new(row, "counters", ls_result_counters(outcome->ranks));
+    json_object_set(row, "epochs", json_object_get(first, "epochs"));
+    json_object_set(row, "rank_results", outcome->ranks);
+    ls_rc rc = ls_results_append(run->json, row);
+    json_decref(row);
+    return rc;
+}
+
+ls_rc ls_command_train(int argc, char **argv) {
+    ls_options options;
+    bool help = false;
+    LS_TRY(ls_options_parse(LS_COMMAND_TRAIN, argc, argv, &options, &help));
+    if (help) {
+        return LS_OK;
+    }
+    ls_run *run = &options.run;
+    run->evaluate = true;
+    if (started_as_a_rank(run)) {
+        return ls_rank_main(run);
+    }
+    LS_TRY(ls_launch_refuse_nested("train"));
+    LS_TRY(ls_run_check(run));
+    if (run->json[0] != '\0') {
+        LS_TRY(ls_results_check(run->json));
+    }
+    char program[LS_PATH_SIZE];
+    LS_TRY(ls_launch_self(program, sizeof program));
+    ls_outcome outcome = {0};
+    ls_rc rc = ls_launch(program, run, &outcome);
+    if (rc == LS_OK && run->json[0] != '\0') {
+        rc = write_json(run, &outcome);
+    }
+    ls_outcome_release(&outcome);
+    return rc;
+}

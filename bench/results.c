@@ -1,0 +1,148 @@
+#include "bench/results.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gpu/gpu.h"
+#include "gpu/layer_math.h"
+#include "impls/impl.h"
+#include "impls/rank.h"
+
+/* The processor's name as the kernel tells it. */
+static void read_cpu_name(char *name, size_t size) {
+    snprintf(name, size, "unknown");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (file == NULL) {
+        return;
+    }
+    char line[512];
+    while (fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':') != NULL) {
+            snprintf(name, size, "%s", strchr(line, ':') + 2);
+            name[strcspn(name, "\n")] = '\0';
+            break;
+        }
+    }
+    fclose(file);
+}
+
+/* Only what is listed here is recorded of the machine: no user names, host names or paths. */
+static json_t *environment(void) {
+    char cpu[256], os[256] = "unknown";
+    read_cpu_name(cpu, sizeof cpu);
+    struct utsname system;
+    if (uname(&system) == 0) {
+        snprintf(os, sizeof os, "%.60s %.60s %.60s", system.sysname, system.release, system.machine);
+    }
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s}", "cpu", cpu, "cores", (json_int_t)cores, "memory_bytes",
+                     (json_int_t)pages * (json_int_t)page, "os", os, "lockstep", LOCKSTEP_VERSION, "math",
+                     ls_math_description());
+}
+
+static void set_time(json_t *row) {
+    char text[32] = "";
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc) != NULL) {
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    }
+    json_object_set_new(row, "time", json_string(text));
+}
+
+json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) {
+    const ls_impl *impl = ls_impl_find(run->impl);
+    bool has_ranks = impl != NULL && (impl->capabilities & LS_CAP_RANK_THREADS) != 0;
+    bool buckets = impl != NULL && (impl->capabilities & LS_CAP_BUCKETS) != 0;
+    size_t local = 0, global = 0;
+    if (ls_run_batches(run, &local, &global) != LS_OK) {
+        return NULL;
+    }
+    char device[256] = "";
+    if (ls_platform_describe(device, sizeof device) != LS_OK) {
+        return NULL;
+    }
+    size_t cores = ls_platform_shared_cores();
+    json_t *row = json_pack(
+        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}", "schema", 1,
+        "kind", kind, "impl", run->impl, "ranks",
+        has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(), "world",
+        (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices", (json_int_t)run->devices, "local_batch",
+        (json_int_t)local, "global_batch", (json_int_t)global, "model", run->model, "data", run->data, "dtype",
+        ls_dtype_name(run->dtype), "bucket_bytes", buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(),
+        "scaling", "platform", ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed",
+        cores > 0 && run->devices > cores);
+    if (row == NULL) {
+        return NULL;
+    }
+    static const char *const unknown[] = {"status",
+                                          "reason",
+                                          "verification",
+                                          "warmup_steps",
+                                          "step_seconds",
+                                          "first_step_seconds",
+                                          "samples_per_second",
+                                          "param_hash",
+                                          "counters"};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        json_object_set_new(row, unknown[i], json_null());
+    }
+    json_object_set_new(row, "environment", environment());
+    set_time(row);
+    json_object_set_new(row, "command", json_string(command));
+    return row;
+}
+
+ls_rc ls_results_check(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        return ls_fail(LS_BAD_INPUT, "cannot write results to '%s': %s", path, strerror(errno));
+    }
+    close(fd);
+    return LS_OK;
+}
+
+ls_rc ls_results_append(const char *path, const json_t *row) {
+    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (text == NULL) {
+        return ls_fail(LS_DEVICE_FAILED, "a result row for '%s' could not be written as JSON", path);
+    }
+    size_t length = strlen(text);
+    text[length++] = '\n'; /* in place of the terminating zero: the row is written by its length */
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    ssize_t written = fd >= 0 ? write(fd, text, length) : -1;
+    bool good = written == (ssize_t)length && fsync(fd) == 0;
+    int cause = errno;
+    if (fd >= 0 && close(fd) != 0) {
+        good = false;
+    }
+    free(text);
+    return good ? LS_OK
+                : ls_fail(LS_BAD_INPUT, "cannot append a row to '%s': %s", path,
+                          written >= 0 && written != (ssize_t)length ? "the disk is full" : strerror(cause));
+}
+
+json_t *ls_result_counters(const json_t *ranks) {
+    json_t *sum = json_object();
+    size_t index = 0;
+    json_t *rank = NULL;
+    json_array_foreach(ranks, index, rank) {
+        const char *key = NULL;
+        json_t *value = NULL;
+        json_object_foreach(json_object_get(rank, "counters"), key, value) {
+            json_t *so_far = json_object_get(sum, key);
+            if (json_is_integer(value)) {
+                json_object_set_new(sum, key, json_integer(json_integer_value(so_far) + json_integer_value(value)));
+            } else if (so_far == NULL) { /* times and plans are those of the first rank */
+                json_object_set(sum, key, value);
+            }
+        }
+    }
+    return sum;
+}

@@ -1,0 +1,23 @@
+/* Result rows (docs/result-format.md): what every row says of its run and of the machine, and appending them whole. */
+#ifndef LS_BENCH_RESULTS_H
+#define LS_BENCH_RESULTS_H
+
+#include <jansson.h>
+
+#include "gpu/base/error.h"
+#include "impls/run.h"
+
+/* A new row of kind "sweep", "verify" or "train" with schema, the run's independent variables, platform, environment, time
+ * and null for everything still unknown; command is the reproducing line. Owned by the caller; NULL when memory is short. */
+json_t *ls_result_row(const char *kind, const ls_run *run, const char *command);
+
+/* Checks that path can be appended to (its folder exists and is writable), before anything is measured. Makes the file. */
+ls_rc ls_results_check(const char *path);
+
+/* Appends row as one line with one write and syncs it, so that a killed program loses at most the row under way. */
+ls_rc ls_results_append(const char *path, const json_t *row);
+
+/* Adds the counters of all ranks' results together (array of rank objects, impls/rank.h). */
+json_t *ls_result_counters(const json_t *ranks);
+
+#endif
