@@ -19,3 +19,7 @@ find_package(MPI COMPONENTS C)
 if(NOT MPI_C_FOUND)
   message(FATAL_ERROR "Open MPI not found; it comes with Debian's packages: apt-get install libopenmpi-dev openmpi-bin")
 endif()
+
+if(LOCKSTEP_PLATFORM_CHOSEN STREQUAL cuda)
+  include(toolkit_cuda)
+endif()
