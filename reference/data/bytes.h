@@ -1,0 +1,25 @@
+/* A file read from its start to its end, plain or gzip, checked to the last byte. Its content decides which, not its name. */
+#ifndef LS_REFERENCE_DATA_BYTES_H
+#define LS_REFERENCE_DATA_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/base/error.h"
+
+typedef struct ls_bytes ls_bytes;
+
+/* Opens a regular file that is not empty. Missing, a directory, unreadable, empty: one line and LS_BAD_INPUT. */
+ls_rc ls_bytes_open(const char *path, ls_bytes **out);
+void ls_bytes_close(ls_bytes *bytes);
+
+/* Reads want decoded bytes; *got is less only at the end of the content. For gzip the end is reached only when every
+ * member's checksum and length have been verified (RFC 1952): a damaged or cut stream is one line and LS_BAD_INPUT. */
+ls_rc ls_bytes_read(ls_bytes *bytes, void *to, size_t want, size_t *got);
+
+/* Decoded bytes read so far. */
+uint64_t ls_bytes_offset(const ls_bytes *bytes);
+/* The most decoded bytes that a file of this size can hold: its size when plain, else by the limit of deflate. */
+uint64_t ls_bytes_capacity(const ls_bytes *bytes);
+
+#endif

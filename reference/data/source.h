@@ -1,0 +1,19 @@
+/* The table of data sources: one file each, one line each in reference/dataset.c. */
+#ifndef LS_REFERENCE_DATA_SOURCE_H
+#define LS_REFERENCE_DATA_SOURCE_H
+
+#include "reference/dataset.h"
+
+typedef struct ls_data_source {
+    const char *name;
+    const char *usage; /* how a spec of it is written */
+    /* Checks what follows the colon (NULL without a colon) without opening files; one line and LS_BAD_INPUT. */
+    ls_rc (*check)(const char *argument);
+    ls_rc (*open)(const char *argument, ls_split split, ls_dataset *out);
+} ls_data_source;
+
+extern const ls_data_source ls_data_fashion_mnist;
+extern const ls_data_source ls_data_mnist;
+extern const ls_data_source ls_data_synthetic;
+
+#endif
