@@ -1,0 +1,31 @@
+/* Measuring one sweep point and its base in turn: A B A B ..., so that a drift of the machine meets both alike. */
+#ifndef LS_BENCH_MEASURE_H
+#define LS_BENCH_MEASURE_H
+
+#include <jansson.h>
+
+#include "bench/stats.h"
+#include "bench/sweep_plan.h"
+
+/* Fresh processes for every round; six are the fewest whose extremes cover a median at 95 %. */
+enum { LS_MEASURE_ROUNDS = 6 };
+
+typedef struct ls_measurement {
+    double *samples; /* seconds of each timed step, maximum over ranks; owned: ls_measurement_free */
+    size_t count;
+    ls_summary step, base_step;
+    double first_step;   /* seconds: the first timed step of the first round */
+    ls_summary speedup;  /* of throughput over the base, round by round */
+    char param_hash[32]; /* after the last step, the same in every round */
+    size_t steps;        /* of a round, warm-up included: what a replay must do */
+    json_t *ranks;       /* the ranks' results of the last round; owned */
+    ls_rc rc;
+    char reason[512]; /* when rc is not LS_OK */
+} ls_measurement;
+
+/* Launches base and point in turn. run.steps timed steps are spread over the rounds. A run that fails is told in
+ * rc and reason; the return value is about this process only (LS_BAD_INPUT when interrupted input makes going on useless). */
+ls_rc ls_measure_point(const char *program, const ls_sweep_point *point, ls_measurement *out);
+void ls_measurement_free(ls_measurement *measurement);
+
+#endif
