@@ -17,6 +17,7 @@ extern "C" {
 #define CUDART_CB
 
 enum cudaError {
+    cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInitializationError = 3,
@@ -148,7 +149,6 @@ enum cudaError {
     cudaErrorFunctionNotLoaded = 913,
     cudaErrorInvalidResourceType = 914,
     cudaErrorInvalidResourceConfiguration = 915,
-    cudaErrorUnknown = 999,
     cudaErrorUnknown = 999,
 };
 typedef enum cudaError cudaError_t;
