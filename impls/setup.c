@@ -1,0 +1,47 @@
+#include "impls/setup.h"
+
+#include <stdlib.h>
+
+#include "impls/rank.h"
+
+ls_rc ls_setup_options(const ls_run *run, int device, size_t max_batch, ls_replica_options *out) {
+    *out = (ls_replica_options){
+        .dtype = run->dtype,
+        .device = device,
+        .max_batch = max_batch,
+        .capture = run->capture,
+    };
+    ls_model model; /* only its normalisation is wanted */
+    return ls_run_model(run, &model, &out->normalize, &out->mean, &out->std);
+}
+
+ls_rc ls_setup_replica(const ls_run *run, const ls_model *model, int device, size_t max_batch, ls_replica **out) {
+    *out = NULL;
+    ls_replica_options options;
+    LS_TRY(ls_setup_options(run, device, max_batch, &options));
+    LS_CUDA(cudaSetDevice(device));
+    return ls_replica_open(model, &options, out);
+}
+
+ls_rc ls_setup_initial(ls_replica *replica, uint64_t seed) {
+    const ls_model *model = ls_replica_model(replica);
+    float *flat = ls_calloc(model->param_count, sizeof *flat, "initial parameters");
+    if (flat == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    ls_model_init(model, seed, flat);
+    ls_rc rc = ls_replica_init(replica, flat);
+    free(flat);
+    return rc;
+}
+
+ls_rc ls_setup_mean_loss(ls_replica *replica, double *mean) {
+    *mean = 0.0;
+    size_t count = ls_replica_batch_count(replica);
+    if (count == 0) {
+        return LS_OK;
+    }
+    LS_TRY(ls_replica_read_loss_sum(replica, mean));
+    *mean /= (double)count;
+    return LS_OK;
+}

@@ -1,0 +1,17 @@
+/* The implementations. A new one is one file and one line here. */
+#include "impls/table.h"
+
+#include <string.h>
+
+const ls_impl *const ls_impls[] = {
+    &ls_impl_single, &ls_impl_dp, &ls_impl_ddp, &ls_impl_mpi, NULL,
+};
+
+const ls_impl *ls_impl_find(const char *name) {
+    for (const ls_impl *const *impl = ls_impls; *impl != NULL; impl++) {
+        if (strcmp((*impl)->name, name) == 0) {
+            return *impl;
+        }
+    }
+    return NULL;
+}
