@@ -28,6 +28,8 @@ typedef struct ls_oracle_input {
     double denominator;       /* of the loss: gradient of sum(losses)/denominator */
     const uint8_t *decisions; /* [count][decisions_per_sample] to follow, or NULL: the oracle's own choices */
     double unit_roundoff;     /* u of the device's arithmetic, for the bound on followed decisions */
+    double *magnitudes; /* NULL, or [param_count]: the sum of |terms| of each gradient is added, to judge what remains
+                                 after cancellation */
 } ls_oracle_input;
 
 /* Adds the gradient of sum(losses)/denominator to grads (param_count, ready order; the caller zeroes) and sum(losses) to

@@ -1,0 +1,214 @@
+/* Convolution and linear layers: plain loops over weights, with the samples of a block innermost. */
+#include "reference/oracle/block.h"
+
+enum { LANES = LS_ORACLE_LANES };
+
+static void fill(double *out, size_t count, double value) {
+    for (size_t i = 0; i < count * LANES; i++) {
+        out[i] = value;
+    }
+}
+
+static double sum_lanes(const double *sums) {
+    double total = 0;
+    for (size_t lane = 0; lane < LANES; lane++) {
+        total += sums[lane];
+    }
+    return total;
+}
+
+/* One kernel tap over one channel pair: output position (r, c) meets input (r*stride + row - padding, c*stride + column -
+ * padding). The ranges keep the input inside the image: padding is zeros and adds nothing. */
+typedef struct tap {
+    size_t stride, in_width, out_width;
+    size_t row_first, row_end, column_first, column_end; /* output positions */
+    size_t row, column; /* of the input for output (0, 0), before subtracting padding */
+    size_t padding;
+} tap;
+
+static size_t first_inside(size_t offset, size_t stride, size_t padding) {
+    return offset >= padding ? 0 : (padding - offset + stride - 1) / stride;
+}
+
+static size_t end_inside(size_t offset, size_t stride, size_t padding, size_t in, size_t out) {
+    if (in + padding <= offset) {
+        return 0;
+    }
+    size_t end = (in + padding - offset - 1) / stride + 1;
+    return end < out ? end : out;
+}
+
+static tap make_tap(const ls_layer *layer, size_t row, size_t column) {
+    size_t stride = layer->stride;
+    size_t padding = layer->padding;
+    return (tap){.stride = stride,
+                 .in_width = layer->in.width,
+                 .out_width = layer->out.width,
+                 .row_first = first_inside(row, stride, padding),
+                 .row_end = end_inside(row, stride, padding, layer->in.height, layer->out.height),
+                 .column_first = first_inside(column, stride, padding),
+                 .column_end = end_inside(column, stride, padding, layer->in.width, layer->out.width),
+                 .row = row,
+                 .column = column,
+                 .padding = padding};
+}
+
+static size_t tap_input(const tap *t, size_t r, size_t c) {
+    return ((r * t->stride + t->row - t->padding) * t->in_width + c * t->stride + t->column - t->padding) * LANES;
+}
+
+static void tap_forward(const tap *t, double w, const double *x, double *y) {
+    for (size_t r = t->row_first; r < t->row_end; r++) {
+        double *to = y + (r * t->out_width + t->column_first) * LANES;
+        const double *from = x + tap_input(t, r, t->column_first);
+        for (size_t c = t->column_first; c < t->column_end; c++) {
+            for (size_t lane = 0; lane < LANES; lane++) {
+                to[lane] += w * from[lane];
+            }
+            to += LANES;
+            from += t->stride * LANES;
+        }
+    }
+}
+
+static void tap_dx(const tap *t, double w, const double *dy, double *dx) {
+    for (size_t r = t->row_first; r < t->row_end; r++) {
+        const double *from = dy + (r * t->out_width + t->column_first) * LANES;
+        double *to = dx + tap_input(t, r, t->column_first);
+        for (size_t c = t->column_first; c < t->column_end; c++) {
+            for (size_t lane = 0; lane < LANES; lane++) {
+                to[lane] += w * from[lane];
+            }
+            from += LANES;
+            to += t->stride * LANES;
+        }
+    }
+}
+
+static double tap_dw(const tap *t, const double *x, const double *dy) {
+    double sums[LANES] = {0};
+    for (size_t r = t->row_first; r < t->row_end; r++) {
+        const double *a = dy + (r * t->out_width + t->column_first) * LANES;
+        const double *b = x + tap_input(t, r, t->column_first);
+        for (size_t c = t->column_first; c < t->column_end; c++) {
+            for (size_t lane = 0; lane < LANES; lane++) {
+                sums[lane] += a[lane] * b[lane];
+            }
+            a += LANES;
+            b += t->stride * LANES;
+        }
+    }
+    return sum_lanes(sums);
+}
+
+static void conv_forward(const ls_oracle_pass *pass) {
+    const ls_layer *layer = pass->layer;
+    size_t in_plane = layer->in.height * layer->in.width;
+    size_t out_plane = layer->out.height * layer->out.width;
+    const double *w = pass->weight;
+    for (size_t o = 0; o < layer->out.channels; o++) {
+        double *y = pass->y + o * out_plane * LANES;
+        fill(y, out_plane, pass->bias != NULL ? pass->bias[o] : 0);
+        for (size_t i = 0; i < layer->in.channels; i++) {
+            for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
+                tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
+                tap_forward(&t, *w++, pass->x + i * in_plane * LANES, y);
+            }
+        }
+    }
+}
+
+static void conv_dx(const ls_oracle_pass *pass) {
+    const ls_layer *layer = pass->layer;
+    size_t in_plane = layer->in.height * layer->in.width;
+    size_t out_plane = layer->out.height * layer->out.width;
+    const double *w = pass->weight;
+    for (size_t o = 0; o < layer->out.channels; o++) {
+        for (size_t i = 0; i < layer->in.channels; i++) {
+            for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
+                tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
+                tap_dx(&t, *w++, pass->dy + o * out_plane * LANES, pass->dx + i * in_plane * LANES);
+            }
+        }
+    }
+}
+
+static void conv_params(const ls_oracle_pass *pass) {
+    const ls_layer *layer = pass->layer;
+    size_t in_plane = layer->in.height * layer->in.width;
+    size_t out_plane = layer->out.height * layer->out.width;
+    double *dw = pass->dweight;
+    for (size_t o = 0; o < layer->out.channels; o++) {
+        const double *dy = pass->dy + o * out_plane * LANES;
+        for (size_t i = 0; i < layer->in.channels; i++) {
+            for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
+                tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
+                *dw++ += tap_dw(&t, pass->x + i * in_plane * LANES, dy);
+            }
+        }
+        if (pass->dbias != NULL) {
+            double sums[LANES] = {0};
+            for (size_t p = 0; p < out_plane; p++) {
+                for (size_t lane = 0; lane < LANES; lane++) {
+                    sums[lane] += dy[p * LANES + lane];
+                }
+            }
+            pass->dbias[o] += sum_lanes(sums);
+        }
+    }
+}
+
+static void linear_forward(const ls_oracle_pass *pass) {
+    size_t in = ls_shape_features(pass->layer->in);
+    size_t out = ls_shape_features(pass->layer->out);
+    for (size_t o = 0; o < out; o++) {
+        double sums[LANES] = {0};
+        for (size_t i = 0; i < in; i++) {
+            double w = pass->weight[o * in + i];
+            for (size_t lane = 0; lane < LANES; lane++) {
+                sums[lane] += w * pass->x[i * LANES + lane];
+            }
+        }
+        for (size_t lane = 0; lane < LANES; lane++) {
+            pass->y[o * LANES + lane] = sums[lane] + (pass->bias != NULL ? pass->bias[o] : 0);
+        }
+    }
+}
+
+static void linear_dx(const ls_oracle_pass *pass) {
+    size_t in = ls_shape_features(pass->layer->in);
+    size_t out = ls_shape_features(pass->layer->out);
+    for (size_t o = 0; o < out; o++) {
+        double dy[LANES];
+        for (size_t lane = 0; lane < LANES; lane++) {
+            dy[lane] = pass->dy[o * LANES + lane];
+        }
+        for (size_t i = 0; i < in; i++) {
+            double w = pass->weight[o * in + i];
+            for (size_t lane = 0; lane < LANES; lane++) {
+                pass->dx[i * LANES + lane] += w * dy[lane];
+            }
+        }
+    }
+}
+
+static void linear_params(const ls_oracle_pass *pass) {
+    size_t in = ls_shape_features(pass->layer->in);
+    size_t out = ls_shape_features(pass->layer->out);
+    for (size_t o = 0; o < out; o++) {
+        const double *dy = pass->dy + o * LANES;
+        for (size_t i = 0; i < in; i++) {
+            double products[LANES];
+            for (size_t lane = 0; lane < LANES; lane++) {
+                products[lane] = dy[lane] * pass->x[i * LANES + lane];
+            }
+            pass->dweight[o * in + i] += sum_lanes(products);
+        }
+        if (pass->dbias != NULL) {
+            pass->dbias[o] += sum_lanes(dy);
+        }
+    }
+}
+
+const ls_oracle_kind ls_oracle_conv = {.forward = conv_forward, .params = conv_params, .dx = conv_dx};
+const ls_oracle_kind ls_oracle_linear = {.forward = linear_forward, .params = linear_params, .dx = linear_dx};

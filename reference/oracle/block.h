@@ -1,0 +1,53 @@
+/* What the files of the oracle share: a block of samples, and what each kind of layer does with it. */
+#ifndef LS_REFERENCE_ORACLE_BLOCK_H
+#define LS_REFERENCE_ORACLE_BLOCK_H
+
+#include "reference/oracle/oracle.h"
+
+/* Samples of a block lie side by side, [feature][LANES], so that every inner loop runs over the samples and vectorises
+ * without changing the order in which a sample's terms are added. */
+enum { LS_ORACLE_LANES = 8 };
+
+/* A layer with the values that one pass over it reads and writes. Lanes at or beyond used hold zeros at the input and
+ * zero gradients; what they hold in between is finite and counts for nothing. */
+typedef struct ls_oracle_pass {
+    const ls_layer *layer;
+    size_t layer_index;
+    size_t used;          /* lanes that hold samples */
+    const double *weight; /* NULL without parameters */
+    const double *bias;
+    double *dweight; /* added to */
+    double *dbias;
+    const double *x;       /* [in features][LANES] */
+    double *y;             /* [out features][LANES] */
+    const double *x_error; /* bounds on |device's value - x|; NULL: no bound wanted */
+    double *y_error;
+    uint8_t *choice;       /* [out features][LANES]: what relu and maxpool decided */
+    const uint8_t *follow; /* first sample's decisions of this layer, or NULL */
+    size_t follow_stride;  /* bytes from one sample's decisions to the next */
+    size_t first_sample;   /* index of lane 0 in the batch, for the report */
+    ls_oracle_decisions *report;
+    const double *dy; /* [out features][LANES] */
+    double *dx;       /* [in features][LANES], zeroed before; NULL: not wanted */
+} ls_oracle_pass;
+
+/* What a kind of layer does. Layers with weights are affine: their error bound is their own forward pass over absolute
+ * values (see oracle.c). Others carry the bound in forward. params and dx may be NULL. */
+typedef struct ls_oracle_kind {
+    void (*forward)(const ls_oracle_pass *pass);
+    void (*params)(const ls_oracle_pass *pass); /* adds to dweight and dbias */
+    void (*dx)(const ls_oracle_pass *pass);     /* adds to dx */
+} ls_oracle_kind;
+
+extern const ls_oracle_kind ls_oracle_conv, ls_oracle_linear, ls_oracle_relu, ls_oracle_maxpool, ls_oracle_flatten,
+    ls_oracle_log_softmax;
+
+/* Sum of the block's cross-entropy losses against labels; dlogits[class][lane] = (softmax - onehot)/denominator, zero in
+ * the lanes without a sample. */
+double ls_oracle_cross_entropy(size_t classes, size_t used, const double *logits, const int32_t *labels,
+                               double denominator, double *dlogits);
+
+/* Enters a decision that differs from the oracle's own: the candidates lie distance apart, the bound allows bound. */
+void ls_oracle_differs(const ls_oracle_pass *pass, size_t lane, size_t position, double distance, double bound);
+
+#endif
