@@ -7,7 +7,7 @@
 
 typedef struct ls_oracle ls_oracle;
 
-/* Returns 0, or -1 when memory is short. model must outlive the oracle. */
+/* Returns 0, or -1 when memory is short. model must outlive the oracle. An oracle serves one call at a time. */
 int ls_oracle_open(const ls_model *model, ls_oracle **out);
 void ls_oracle_close(ls_oracle *oracle);
 
