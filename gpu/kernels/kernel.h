@@ -1,0 +1,179 @@
+/* How a kernel is written and launched: the only place among the kernels that knows the platform.
+ *
+ * Under nvcc a kernel is a __global__ function and a launch is <<<>>>. Under a C++ compiler (vgpu, serial mode) a kernel
+ * is a plain function of one thread in one block: its grid-stride loop becomes an ordinary loop that vectorises, compiled
+ * for several instruction sets, and a launch queues it on the stream. The source of a kernel is the same for both.
+ *
+ * Everything here has internal linkage, so that no copy made for one instruction set or file serves another. */
+#ifndef LS_GPU_KERNELS_KERNEL_H
+#define LS_GPU_KERNELS_KERNEL_H
+
+#include <cuda_runtime.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpu/base/dtype.h"
+#include "gpu/kernels/kernels.h"
+
+/* launch<T>(...) of the dtype. */
+#define LS_BY_DTYPE(dtype, launch, ...)                    \
+    ((dtype) == LS_FLOAT64   ? launch<double>(__VA_ARGS__) \
+     : (dtype) == LS_FLOAT32 ? launch<float>(__VA_ARGS__)  \
+                             : cudaErrorInvalidValue)
+
+/* launch<T, L>(...) of the dtype and the lanes; the platforms have 1 and 16 lanes. */
+#define LS_BY_DTYPE_LANES(dtype, lanes, launch, ...)                     \
+    ((lanes) == 16  ? LS_BY_DTYPE_LANES_(dtype, 16, launch, __VA_ARGS__) \
+     : (lanes) == 1 ? LS_BY_DTYPE_LANES_(dtype, 1, launch, __VA_ARGS__)  \
+                    : cudaErrorInvalidValue)
+#define LS_BY_DTYPE_LANES_(dtype, L, launch, ...)             \
+    ((dtype) == LS_FLOAT64   ? launch<double, L>(__VA_ARGS__) \
+     : (dtype) == LS_FLOAT32 ? launch<float, L>(__VA_ARGS__)  \
+                             : cudaErrorInvalidValue)
+
+#ifdef __CUDACC__
+
+#define LS_KERNEL static __global__ void
+#define LS_DEVICE static __device__ __forceinline__
+
+/* Runs the body for i in 0..count-1, spread over all threads; iterations must not depend on one another. */
+#define LS_GRID_STRIDE(i, count)                                                                              \
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, i##_step = (size_t)gridDim.x * blockDim.x; \
+         i < (count); i += i##_step)
+
+/* The same over rows x columns, columns innermost. */
+#define LS_GRID_STRIDE_2D(row, rows, column, columns)                                                      \
+    LS_GRID_STRIDE(row##_flat, (rows) * (columns))                                                         \
+    for (size_t row = row##_flat / (columns), column = row##_flat % (columns), row##_once = 1; row##_once; \
+         row##_once = 0)
+
+/* The same over the threads of one block; the body may add up into its own thread's variables. */
+#define LS_BLOCK_STRIDE(i, count) for (size_t i = threadIdx.x; i < (count); i += blockDim.x)
+
+/* Runs the body for l in 0..L-1 within a thread; iterations must not depend on one another. */
+#define LS_LANES(l, L) for (size_t l = 0; l < (L); l++)
+
+namespace {
+
+constexpr unsigned ls_block_threads = 256;
+
+/* The sum over the block of each thread's value, in a fixed order; all threads of the block call it, thread 0 gets it. */
+__device__ __forceinline__ double ls_block_sum(double value) {
+    __shared__ double partial[ls_block_threads];
+    partial[threadIdx.x] = value;
+    __syncthreads();
+    for (unsigned half = ls_block_threads / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) {
+            partial[threadIdx.x] += partial[threadIdx.x + half];
+        }
+        __syncthreads();
+    }
+    return partial[0];
+}
+
+__device__ __forceinline__ bool ls_first_thread() {
+    return threadIdx.x == 0;
+}
+
+template <typename... P, typename... A>
+cudaError_t ls_launch(void (*kernel)(P...), unsigned blocks, cudaStream_t stream, A... arguments) {
+    kernel<<<blocks, ls_block_threads, 0, stream>>>(static_cast<P>(arguments)...);
+    return cudaGetLastError();
+}
+
+/* Enough blocks for count threads, at most 8 waves of a large device: the grid-stride loop does the rest. */
+inline unsigned ls_launch_blocks(size_t count) {
+    size_t blocks = (count + ls_block_threads - 1) / ls_block_threads;
+    return blocks < 8192 ? static_cast<unsigned>(blocks) : 8192u;
+}
+
+} // namespace
+
+/* Launches kernel for count independent items; nothing is launched for none. */
+#define LS_LAUNCH(kernel, count, stream, ...) \
+    ((count) == 0 ? cudaSuccess : ls_launch(kernel, ls_launch_blocks(count), stream, __VA_ARGS__))
+
+/* Launches kernel as one block, for reductions. */
+#define LS_LAUNCH_BLOCK(kernel, stream, ...) ls_launch(kernel, 1, stream, __VA_ARGS__)
+
+#else
+
+#include <type_traits>
+
+#include "gpu/vgpu/internal.h"
+
+/* Inlined into one runner for each instruction set, see ls_submit. */
+#define LS_KERNEL static inline __attribute__((always_inline)) void
+#define LS_DEVICE static inline __attribute__((always_inline))
+
+#ifdef __clang__
+/* A permission to vectorise, not a demand. */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#define LS_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LS_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+#define LS_GRID_STRIDE(i, count)  LS_INDEPENDENT for (size_t i = 0, i##_end = (count); i < i##_end; i++)
+#define LS_BLOCK_STRIDE(i, count) for (size_t i = 0; i < (count); i++)
+#define LS_GRID_STRIDE_2D(row, rows, column, columns)                \
+    for (size_t row = 0, row##_end = (rows); row < row##_end; row++) \
+        for (size_t column = 0, column##_end = (columns); column < column##_end; column++)
+#define LS_LANES(l, L) LS_INDEPENDENT for (size_t l = 0; l < (L); l++)
+
+namespace {
+
+inline double ls_block_sum(double value) {
+    return value;
+}
+
+inline bool ls_first_thread() {
+    return true;
+}
+
+template <typename F> cudaError_t ls_run(void *payload) {
+    (*static_cast<F *>(payload))();
+    return cudaSuccess;
+}
+
+#if defined(__x86_64__)
+template <typename F> __attribute__((target("avx2,fma"))) cudaError_t ls_run_avx2(void *payload) {
+    (*static_cast<F *>(payload))();
+    return cudaSuccess;
+}
+
+template <typename F>
+__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))) cudaError_t ls_run_avx512(void *payload) {
+    (*static_cast<F *>(payload))();
+    return cudaSuccess;
+}
+#endif
+
+/* Queues a launch for the best instruction set of this processor. The kernels use no fused multiply-add, so every
+ * instruction set gives the same bits. */
+template <typename F> cudaError_t ls_submit(cudaStream_t stream, const char *name, const F &launch) {
+    static_assert(std::is_trivially_copyable<F>::value && sizeof(F) <= VGPU_PAYLOAD_BYTES,
+                  "a launch is copied as bytes");
+    vgpu_operation run = ls_run<F>;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
+        run = ls_run_avx512<F>;
+    } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        run = ls_run_avx2<F>;
+    }
+#endif
+    return vgpu_submit(stream, name, run, &launch, sizeof launch);
+}
+
+} // namespace
+
+#define LS_LAUNCH(kernel, count, stream, ...) \
+    ((count) == 0 ? cudaSuccess : LS_LAUNCH_BLOCK(kernel, stream, __VA_ARGS__))
+#define LS_LAUNCH_BLOCK(kernel, stream, ...) \
+    ls_submit(                               \
+        stream, #kernel, [=]() __attribute__((always_inline)) { kernel(__VA_ARGS__); })
+
+#endif
+#endif
