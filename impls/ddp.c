@@ -1,0 +1,333 @@
+/* ddp: DistributedDataParallel. One rank a device, ranks as processes or as threads of one process. As PyTorch's reducer
+ * (torch/csrc/distributed/c10d/reducer.cpp): parameters are broadcast from rank 0 once; gradients are gathered in buckets
+ * in the order in which backward makes them ready; a full bucket is multiplied by 1/W and summed over the ranks by an
+ * allreduce, buckets strictly in index order, while backward goes on.
+ *
+ * Two streams: the replica's (compute) and the communication stream. A bucket's allreduce waits for the event after its last
+ * gradient; the update waits for the last allreduce. The next step's backward follows the update on the compute stream,
+ * so no gradient is overwritten while it is being reduced. */
+#include <stdlib.h>
+
+#include "gpu/kernels/kernels.h"
+#include "impls/buckets.h"
+#include "impls/ddp_overlap.h"
+#include "impls/ddp_watch.h"
+#include "impls/rendezvous.h"
+#include "impls/setup.h"
+#include "impls/table.h"
+#include "impls/thread_group.h"
+#include "reference/hash.h"
+
+typedef struct ddp {
+    ls_rank rank;
+    const ls_model *model;
+    ls_dtype dtype;
+    double lr, momentum, weight_decay;
+    ls_replica *replica;
+    cudaStream_t compute, communication;
+    ls_ddp_watch watch; /* owns the communicator */
+    ls_ddp_overlap overlap;
+    ls_counters counters;
+    bool failed;
+    ls_bucket_plan plan;
+    cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
+    size_t missing[LS_MODEL_MAX_PARAMS];    /* [plan.count]: gradients of the bucket still to come in this step */
+    size_t next;                            /* the first bucket not yet reduced in this step */
+    cudaEvent_t reduced;                    /* on communication: the last bucket is reduced */
+    double *sums;                           /* device buffer of ls_impl.sum */
+    size_t sums_capacity;
+} ddp;
+
+static size_t ddp_ranks(size_t devices) {
+    return devices;
+}
+
+/* Opening. */
+
+/* Everything that must be alike on all ranks: a difference would reduce unlike gradients, or hang. */
+static uint64_t fingerprint(const ddp *d) {
+    uint64_t hash = ls_hash(LS_HASH_SEED, d->model->name, sizeof d->model->name);
+    for (size_t i = 0; i < d->model->param_tensors; i++) {
+        const ls_param *param = &d->model->params[i];
+        hash = ls_hash(hash, param->shape, param->dims * sizeof param->shape[0]);
+        hash = ls_hash(hash, &param->offset, sizeof param->offset);
+    }
+    for (size_t i = 0; i < d->plan.count; i++) {
+        hash = ls_hash(hash, &d->plan.buckets[i].offset, sizeof d->plan.buckets[i].offset);
+        hash = ls_hash(hash, &d->plan.buckets[i].count, sizeof d->plan.buckets[i].count);
+    }
+    uint64_t dtype = (uint64_t)d->dtype;
+    return ls_hash(hash, &dtype, sizeof dtype);
+}
+
+/* The communicator's id, from rank 0 to all. */
+static ls_rc share_id(const ddp *d, ncclUniqueId *id) {
+    if (d->rank.rank == 0) {
+        LS_NCCL(ncclGetUniqueId(id));
+    }
+    if (d->rank.world == 1) {
+        return LS_OK;
+    }
+    if (d->rank.shared != NULL) {
+        return ls_thread_group_share(d->rank.shared, d->rank.rank, id, sizeof *id, d->rank.timeout);
+    }
+    ls_rendezvous meeting = {
+        .host = d->rank.master,
+        .port = d->rank.port,
+        .rank = d->rank.rank,
+        .world = d->rank.world,
+        .timeout = d->rank.timeout,
+        .param_count = d->model->param_count,
+        .fingerprint = fingerprint(d),
+    };
+    return ls_rendezvous_share(&meeting, id, sizeof *id);
+}
+
+static ls_rc open_communicator(ddp *d) {
+    ncclUniqueId id = {{0}};
+    ncclComm_t comm = NULL;
+    LS_TRY(share_id(d, &id));
+    LS_NCCL(ncclCommInitRank(&comm, (int)d->rank.world, id, (int)d->rank.rank));
+    return ls_ddp_watch_open(&d->watch, comm, (int)d->rank.rank, d->rank.device, d->rank.timeout);
+}
+
+/* Rank 0's initial values to all, as DDP's constructor does. */
+static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
+    if (d->rank.rank == 0) {
+        LS_TRY(ls_setup_initial(d->replica, seed));
+    }
+    void *params = ls_replica_params(d->replica);
+    LS_TRY(ls_ddp_watch_begin(&d->watch));
+    ls_rc rc = ls_nccl_check(
+        ncclBroadcast(params, params, d->model->param_count, ls_dtype_nccl(d->dtype), 0, d->watch.comm, d->compute),
+        "ncclBroadcast", __FILE__, __LINE__);
+    ls_ddp_watch_end(&d->watch);
+    LS_TRY(rc);
+    d->counters.broadcasts++;
+    d->counters.broadcast_bytes += d->model->param_count * ls_dtype_size(d->dtype);
+    LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->compute));
+    return ls_ddp_watch_wait(&d->watch, d->compute);
+}
+
+static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
+    LS_TRY(ls_setup_replica(run, d->model, d->rank.device, max_batch, &d->replica));
+    d->compute = ls_replica_stream(d->replica);
+    ls_bucket_plan_make(d->model, d->dtype, run->bucket_bytes, &d->plan);
+    d->counters.buckets = d->plan.count;
+    LS_CUDA(cudaStreamCreateWithFlags(&d->communication, cudaStreamNonBlocking));
+    for (size_t i = 0; i < d->plan.count; i++) {
+        LS_CUDA(cudaEventCreateWithFlags(&d->ready[i], cudaEventDisableTiming));
+    }
+    LS_CUDA(cudaEventCreateWithFlags(&d->reduced, cudaEventDisableTiming));
+    LS_TRY(ls_ddp_overlap_open(&d->overlap));
+    LS_TRY(open_communicator(d));
+    return broadcast_parameters(d, run->seed);
+}
+
+static void ddp_close(void *self) {
+    ddp *d = self;
+    if (d == NULL) {
+        return;
+    }
+    /* Clean-up goes on after errors: what failed has been printed by the call that failed first. */
+    (void)cudaSetDevice(d->rank.device);
+    ls_ddp_watch_close(&d->watch, d->failed);
+    if (d->failed && d->rank.shared != NULL) {
+        ls_thread_group_cancel(d->rank.shared);
+    }
+    (void)cudaFree(d->sums);
+    ls_ddp_overlap_close(&d->overlap);
+    if (d->reduced != NULL) {
+        (void)cudaEventDestroy(d->reduced);
+    }
+    for (size_t i = 0; i < d->plan.count; i++) {
+        if (d->ready[i] != NULL) {
+            (void)cudaEventDestroy(d->ready[i]);
+        }
+    }
+    if (d->communication != NULL) {
+        (void)cudaStreamDestroy(d->communication);
+    }
+    if (d->replica != NULL) {
+        ls_replica_close(d->replica);
+    }
+    free(d);
+}
+
+static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *model, size_t max_batch, void **self) {
+    *self = NULL;
+    ddp *d = ls_calloc(1, sizeof *d, "DistributedDataParallel");
+    if (d == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    d->rank = *rank;
+    d->model = model;
+    d->dtype = run->dtype;
+    d->lr = run->lr;
+    d->momentum = run->momentum;
+    d->weight_decay = run->weight_decay;
+    ls_rc rc = open_all(d, run, max_batch);
+    if (rc != LS_OK) {
+        d->failed = true;
+        ddp_close(d);
+        return rc;
+    }
+    *self = d;
+    return LS_OK;
+}
+
+/* A step. */
+
+/* Enqueues the reduction of a bucket whose gradients have all been enqueued. */
+static ls_rc reduce_bucket(ddp *d, size_t index) {
+    const ls_bucket *bucket = &d->plan.buckets[index];
+    char *grads = (char *)ls_replica_grads(d->replica) + bucket->offset * ls_dtype_size(d->dtype);
+    LS_CUDA(cudaEventRecord(d->ready[index], d->compute));
+    LS_CUDA(cudaStreamWaitEvent(d->communication, d->ready[index], 0));
+    /* Multiplied by the reciprocal before the sum, not divided after it, as PyTorch's reducer does. */
+    LS_CUDA(ls_kernel_scale(d->communication, d->dtype, bucket->count, 1.0 / (double)d->rank.world, grads));
+    if (index == 0) {
+        LS_TRY(ls_ddp_overlap_reduction(&d->overlap, d->communication));
+    }
+    LS_TRY(ls_ddp_watch_begin(&d->watch));
+    ls_rc rc = ls_nccl_check(
+        ncclAllReduce(grads, grads, bucket->count, ls_dtype_nccl(d->dtype), ncclSum, d->watch.comm, d->communication),
+        "ncclAllReduce", __FILE__, __LINE__);
+    ls_ddp_watch_end(&d->watch);
+    LS_TRY(rc);
+    d->counters.allreduces++;
+    d->counters.allreduce_bytes += bucket->count * ls_dtype_size(d->dtype);
+    return LS_OK;
+}
+
+/* A gradient is ready: reduces every bucket that this completes, in index order. */
+static ls_rc grad_ready(void *self, size_t position) {
+    ddp *d = self;
+    for (size_t i = 0; i < d->plan.count; i++) {
+        if (position >= d->plan.buckets[i].first && position <= d->plan.buckets[i].last) {
+            d->missing[i]--;
+            break;
+        }
+    }
+    while (d->next < d->plan.count && d->missing[d->next] == 0) {
+        LS_TRY(reduce_bucket(d, d->next));
+        d->next++;
+    }
+    return LS_OK;
+}
+
+static ls_rc backward(ddp *d) {
+    ls_hooks hooks = {.self = d, .grad_ready = grad_ready};
+    for (size_t i = 0; i < d->plan.count; i++) {
+        d->missing[i] = d->plan.buckets[i].last - d->plan.buckets[i].first + 1;
+    }
+    d->next = 0;
+    ls_ddp_overlap_begin(&d->overlap);
+    LS_TRY(ls_replica_backward(d->replica, &hooks));
+    if (d->next != d->plan.count) {
+        return ls_fail(LS_DEVICE_FAILED, "backward ended with bucket %zu of %zu incomplete: %zu gradients are missing",
+                       d->next, d->plan.count, d->missing[d->next]);
+    }
+    LS_TRY(ls_ddp_overlap_backward(&d->overlap, d->compute));
+    LS_CUDA(cudaEventRecord(d->reduced, d->communication));
+    LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
+    return ls_ddp_watch_enqueued(&d->watch, d->communication);
+}
+
+static ls_rc run_step(ddp *d, const ls_batch *batch) {
+    LS_TRY(ls_replica_input(d->replica, batch));
+    LS_TRY(ls_replica_forward(d->replica, NULL));
+    LS_TRY(ls_replica_loss(d->replica, ls_setup_denominator(batch->count)));
+    LS_TRY(backward(d));
+    return ls_replica_sgd(d->replica, d->lr, d->momentum, d->weight_decay);
+}
+
+static ls_rc keep_failure(ddp *d, ls_rc rc) {
+    d->failed = d->failed || rc != LS_OK;
+    return rc;
+}
+
+static ls_rc ddp_step(void *self, const ls_batch *batch, size_t global_count) {
+    (void)global_count; /* the mean over ranks of their means: PyTorch divides by W whatever each rank's count */
+    ddp *d = self;
+    return keep_failure(d, run_step(d, batch));
+}
+
+/* Results. All wait through the watch, so that a failed peer is named instead of waited for. */
+
+static ls_rc ddp_synchronize(void *self) {
+    ddp *d = self;
+    return keep_failure(d, ls_ddp_watch_wait(&d->watch, d->compute));
+}
+
+static ls_rc ddp_loss(void *self, double *mean) {
+    LS_TRY(ddp_synchronize(self));
+    return ls_setup_mean_loss(((ddp *)self)->replica, mean);
+}
+
+static ls_rc ddp_gradients(void *self, void *flat) {
+    LS_TRY(ddp_synchronize(self));
+    return ls_replica_read_grads(((ddp *)self)->replica, flat);
+}
+
+static ls_rc ddp_parameters(void *self, void *flat) {
+    LS_TRY(ddp_synchronize(self));
+    return ls_replica_read_params(((ddp *)self)->replica, flat);
+}
+
+static ls_rc sum_on_device(ddp *d, double *values, size_t count) {
+    if (count > d->sums_capacity) {
+        LS_CUDA(cudaFree(d->sums));
+        d->sums = NULL;
+        d->sums_capacity = 0;
+        LS_CUDA(cudaMalloc((void **)&d->sums, count * sizeof *d->sums));
+        d->sums_capacity = count;
+    }
+    LS_CUDA(cudaMemcpyAsync(d->sums, values, count * sizeof *values, cudaMemcpyHostToDevice, d->communication));
+    LS_TRY(ls_ddp_watch_begin(&d->watch));
+    ls_rc rc =
+        ls_nccl_check(ncclAllReduce(d->sums, d->sums, count, ncclFloat64, ncclSum, d->watch.comm, d->communication),
+                      "ncclAllReduce", __FILE__, __LINE__);
+    ls_ddp_watch_end(&d->watch);
+    LS_TRY(rc);
+    LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->communication));
+    LS_TRY(ls_ddp_watch_wait(&d->watch, d->communication));
+    LS_CUDA(cudaMemcpy(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost));
+    return LS_OK;
+}
+
+static ls_rc ddp_sum(void *self, double *values, size_t count) {
+    ddp *d = self;
+    return count == 0 ? LS_OK : keep_failure(d, sum_on_device(d, values, count));
+}
+
+static ls_replica *ddp_replica(void *self, size_t index, size_t *count) {
+    if (count != NULL) {
+        *count = 1;
+    }
+    return index == 0 ? ((ddp *)self)->replica : NULL;
+}
+
+static void ddp_counters(void *self, ls_counters *out) {
+    ddp *d = self;
+    *out = d->counters;
+    ls_ddp_overlap_read(&d->overlap, out);
+}
+
+const ls_impl ls_impl_ddp = {
+    .name = "ddp",
+    .summary = "DistributedDataParallel: one rank a device, NCCL allreduce of buckets under backward",
+    .capabilities = LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE,
+    .reduction = LS_REDUCTION_MEAN,
+    .ranks = ddp_ranks,
+    .open = ddp_open,
+    .step = ddp_step,
+    .synchronize = ddp_synchronize,
+    .loss = ddp_loss,
+    .gradients = ddp_gradients,
+    .parameters = ddp_parameters,
+    .sum = ddp_sum,
+    .replica = ddp_replica,
+    .counters = ddp_counters,
+    .close = ddp_close,
+};

@@ -1,0 +1,212 @@
+#include "impls/ddp_watch.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* How long a failure may go unnoticed by the thread, in seconds; short against any time limit, rare enough to cost nothing. */
+static const double watch_interval = 0.1;
+
+static double now_seconds(void) {
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* What follows is called with the mutex held. */
+
+/* NCCL's own words about what went wrong, which name the peer. */
+static void describe(const ls_ddp_watch *watch, ncclResult_t error, char *text, size_t size) {
+    const char *detail = ncclGetLastError(watch->comm);
+    bool known = detail != NULL && detail[0] != '\0';
+    (void)snprintf(text, size, "NCCL: %s%s%s", ncclGetErrorString(error), known ? ": " : "", known ? detail : "");
+}
+
+/* The communicator's asynchronous error, ncclSuccess when there is none. */
+static ncclResult_t async_error(const ls_ddp_watch *watch) {
+    ncclResult_t state = ncclSuccess;
+    if (watch->comm == NULL) {
+        return ncclSuccess;
+    }
+    ncclResult_t asked = ncclCommGetAsyncError(watch->comm, &state);
+    if (asked != ncclSuccess) {
+        return asked;
+    }
+    return state == ncclInProgress ? ncclSuccess : state;
+}
+
+static void give_up(ls_ddp_watch *watch) {
+    watch->failed = true;
+    watch->pending = false;
+    if (watch->comm != NULL) {
+        (void)ncclCommAbort(watch->comm);
+        watch->comm = NULL;
+    }
+}
+
+/* One look at what is pending. */
+static void look(ls_ddp_watch *watch) {
+    ncclResult_t error = async_error(watch);
+    if (error != ncclSuccess) {
+        describe(watch, error, watch->cause, sizeof watch->cause);
+        give_up(watch);
+        return;
+    }
+    cudaError_t status = cudaEventQuery(watch->progress);
+    if (status == cudaErrorNotReady) {
+        if (now_seconds() - watch->since > watch->timeout) {
+            (void)snprintf(watch->cause, sizeof watch->cause, "a collective has not finished within %g s",
+                           watch->timeout);
+            give_up(watch);
+        }
+        return;
+    }
+    watch->pending = false; /* done; or the device failed, which the rank's own thread sees */
+}
+
+static void *run(void *argument) {
+    ls_ddp_watch *watch = argument;
+    ls_error_set_rank(watch->rank, watch->device);
+    (void)cudaSetDevice(watch->device);
+    (void)pthread_mutex_lock(&watch->mutex);
+    while (!watch->stop) {
+        if (!watch->pending) {
+            (void)pthread_cond_wait(&watch->changed, &watch->mutex);
+            continue;
+        }
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += (long)(watch_interval * 1e9);
+        if (until.tv_nsec >= 1000000000L) {
+            until.tv_sec++;
+            until.tv_nsec -= 1000000000L;
+        }
+        (void)pthread_cond_timedwait(&watch->changed, &watch->mutex, &until);
+        if (watch->pending && !watch->stop) {
+            look(watch);
+        }
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return NULL;
+}
+
+/* Prints the cause, once. */
+static ls_rc report(ls_ddp_watch *watch) {
+    if (!watch->reported) {
+        watch->reported = true;
+        (void)ls_fail(LS_DEVICE_FAILED, "%s", watch->cause);
+    }
+    return LS_DEVICE_FAILED;
+}
+
+static int open_locks(ls_ddp_watch *watch) {
+    pthread_condattr_t attributes;
+    int status = pthread_mutex_init(&watch->mutex, NULL);
+    if (status != 0) {
+        return status;
+    }
+    status = pthread_condattr_init(&attributes);
+    if (status == 0) {
+        status = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        status = status == 0 ? pthread_cond_init(&watch->changed, &attributes) : status;
+        (void)pthread_condattr_destroy(&attributes);
+    }
+    if (status != 0) {
+        (void)pthread_mutex_destroy(&watch->mutex);
+    }
+    return status;
+}
+
+ls_rc ls_ddp_watch_open(ls_ddp_watch *watch, ncclComm_t comm, int rank, int device, double timeout) {
+    *watch = (ls_ddp_watch){.comm = comm, .rank = rank, .device = device, .timeout = timeout};
+    ls_rc rc = ls_cuda_check(cudaEventCreateWithFlags(&watch->progress, cudaEventDisableTiming),
+                             "cudaEventCreateWithFlags", __FILE__, __LINE__);
+    if (rc != LS_OK) {
+        (void)ncclCommAbort(comm);
+        return rc;
+    }
+    int status = open_locks(watch);
+    if (status == 0) {
+        status = pthread_create(&watch->thread, NULL, run, watch);
+        if (status != 0) {
+            (void)pthread_cond_destroy(&watch->changed);
+            (void)pthread_mutex_destroy(&watch->mutex);
+        }
+    }
+    if (status != 0) {
+        (void)ncclCommAbort(comm);
+        (void)cudaEventDestroy(watch->progress);
+        return ls_fail(LS_DEVICE_FAILED, "the watch over NCCL cannot be started: %s", strerror(status));
+    }
+    watch->open = true;
+    return LS_OK;
+}
+
+void ls_ddp_watch_close(ls_ddp_watch *watch, bool abort) {
+    if (!watch->open) {
+        return;
+    }
+    (void)pthread_mutex_lock(&watch->mutex);
+    watch->stop = true;
+    if (abort && !watch->failed) {
+        give_up(watch);
+    }
+    (void)pthread_cond_broadcast(&watch->changed);
+    (void)pthread_mutex_unlock(&watch->mutex);
+    (void)pthread_join(watch->thread, NULL);
+    if (watch->comm != NULL) {
+        (void)ncclCommDestroy(watch->comm);
+    }
+    (void)cudaEventDestroy(watch->progress);
+    (void)pthread_cond_destroy(&watch->changed);
+    (void)pthread_mutex_destroy(&watch->mutex);
+    watch->open = false;
+}
+
+ls_rc ls_ddp_watch_begin(ls_ddp_watch *watch) {
+    (void)pthread_mutex_lock(&watch->mutex);
+    if (watch->failed) {
+        ls_rc rc = report(watch);
+        (void)pthread_mutex_unlock(&watch->mutex);
+        return rc;
+    }
+    return LS_OK;
+}
+
+void ls_ddp_watch_end(ls_ddp_watch *watch) {
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
+ls_rc ls_ddp_watch_enqueued(ls_ddp_watch *watch, cudaStream_t stream) {
+    (void)pthread_mutex_lock(&watch->mutex);
+    ls_rc rc = ls_cuda_check(cudaEventRecord(watch->progress, stream), "cudaEventRecord", __FILE__, __LINE__);
+    watch->since = now_seconds();
+    if (rc == LS_OK && !watch->failed && !watch->pending) {
+        watch->pending = true;
+        (void)pthread_cond_signal(&watch->changed);
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return rc;
+}
+
+ls_rc ls_ddp_watch_wait(ls_ddp_watch *watch, cudaStream_t stream) {
+    cudaError_t status = cudaStreamSynchronize(stream);
+    (void)pthread_mutex_lock(&watch->mutex);
+    ls_rc rc = LS_OK;
+    if (!watch->failed) {
+        ncclResult_t error = async_error(watch);
+        if (error != ncclSuccess) {
+            describe(watch, error, watch->cause, sizeof watch->cause);
+            give_up(watch);
+        }
+    }
+    if (watch->failed) {
+        rc = report(watch);
+    } else if (status != cudaSuccess) {
+        rc = ls_cuda_check(status, "cudaStreamSynchronize", __FILE__, __LINE__);
+        watch->failed = true;
+        watch->reported = true;
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+    return rc;
+}
