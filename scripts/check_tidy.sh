@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# clang-tidy over C files: those given, or all of the tree. Needs the compile commands of a build (default: build/vgpu).
+# usage: scripts/check_tidy.sh [-b BUILD] [FILE...]
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$root"
+
+build=build/vgpu
+if [ "${1:-}" = -b ]; then
+  build=${2:?-b needs a build folder}
+  shift 2
+fi
+[ -f "$build/compile_commands.json" ] || die 2 "no $build/compile_commands.json; run: cmake --preset vgpu"
+command -v clang-tidy >/dev/null || die 2 "clang-tidy is missing; run: apt-get install -y clang-tidy"
+
+files=("$@")
+if [ ${#files[@]} -eq 0 ]; then
+  mapfile -t files < <(find gpu/base gpu/vgpu reference impls verify bench reports -name '*.c' | sort)
+fi
+# One process a core; clang-tidy counts suppressed warnings on stderr, which says nothing.
+printf '%s\n' "${files[@]}" | xargs -d '\n' -P "$(nproc)" -n 4 clang-tidy -quiet -p "$build" 2>/dev/null ||
+  die 1 "clang-tidy found something in ${#files[@]} files"
+say "clang-tidy: ${#files[@]} files are clean"
