@@ -2,6 +2,8 @@
 #ifndef LS_REFERENCE_LOSS_H
 #define LS_REFERENCE_LOSS_H
 
+#include <stdint.h>
+
 #include "gpu/gpu.h"
 
 typedef struct ls_loss ls_loss;

@@ -34,7 +34,8 @@ typedef struct ls_hooks {
 
 typedef struct ls_replica ls_replica;
 
-/* model must outlive the replica. Gradients and velocity start as zeros, parameters unset. */
+/* Makes options->device current and leaves it so. model must outlive the replica. Parameters, gradients and velocity start
+ * as zeros. */
 ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, ls_replica **out);
 void ls_replica_close(ls_replica *replica);
 
@@ -77,7 +78,8 @@ ls_rc ls_replica_read_captured_grads(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_decisions(ls_replica *replica, uint8_t *decisions);
 
 /* Forward only, in batches, over the given samples of a data set held in host memory: adds the sum of losses and the
- * number of right answers. Synchronous. */
+ * number of right answers. Synchronous. The activations are overwritten; gradients, captures and the loss of the last step
+ * stay. */
 ls_rc ls_replica_evaluate(ls_replica *replica, const ls_batch *samples, double *loss_sum, double *correct);
 
 #endif

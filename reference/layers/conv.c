@@ -1,0 +1,42 @@
+#include "reference/layers/layer.h"
+
+static ls_rc conv_open(ls_math *math, const ls_layer *layer, ls_dtype dtype, size_t max_batch, void **state) {
+    ls_conv_shape shape = {.in_channels = layer->in.channels,
+                           .in_height = layer->in.height,
+                           .in_width = layer->in.width,
+                           .out_channels = layer->out.channels,
+                           .kernel_height = layer->kernel,
+                           .kernel_width = layer->kernel,
+                           .stride = layer->stride,
+                           .padding = layer->padding};
+    ls_conv *conv = NULL;
+    LS_TRY(ls_conv_open(math, &shape, dtype, max_batch, &conv));
+    *state = conv;
+    return LS_OK;
+}
+
+static void conv_close(void *state) {
+    ls_conv_close(state);
+}
+
+static ls_rc conv_forward(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
+    (void)layer;
+    return ls_conv_forward(state, pass->batch, pass->x, pass->weight, pass->bias, pass->y);
+}
+
+static ls_rc conv_backward_input(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
+    (void)layer;
+    return ls_conv_backward_input(state, pass->batch, pass->dy, pass->weight, pass->dx);
+}
+
+static ls_rc conv_backward_params(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
+    (void)layer;
+    return ls_conv_backward_params(state, pass->batch, pass->x, pass->dy, pass->dweight, pass->dbias);
+}
+
+const ls_layer_ops ls_layer_conv = {.needs_input = true,
+                                    .open = conv_open,
+                                    .close = conv_close,
+                                    .forward = conv_forward,
+                                    .backward_input = conv_backward_input,
+                                    .backward_params = conv_backward_params};

@@ -1,0 +1,76 @@
+#include "reference/loss.h"
+
+#include <stdlib.h>
+
+#include "gpu/kernels/kernels.h"
+
+struct ls_loss {
+    ls_dtype dtype;
+    size_t classes, max_batch;
+    cudaStream_t stream;
+    size_t batch;     /* of the last compute */
+    void *losses;     /* device, [max_batch] of dtype */
+    double *sum;      /* device */
+    double *host_sum; /* pinned */
+};
+
+static ls_rc allocate(ls_loss *loss) {
+    LS_CUDA(cudaMalloc(&loss->losses, loss->max_batch * ls_dtype_size(loss->dtype)));
+    void *memory = NULL;
+    LS_CUDA(cudaMalloc(&memory, sizeof *loss->sum));
+    loss->sum = memory;
+    LS_CUDA(cudaMallocHost(&memory, sizeof *loss->host_sum));
+    loss->host_sum = memory;
+    return LS_OK;
+}
+
+ls_rc ls_loss_open(ls_dtype dtype, size_t classes, size_t max_batch, cudaStream_t stream, ls_loss **out) {
+    ls_loss *loss = ls_calloc(1, sizeof *loss, "a loss");
+    if (loss == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    *loss = (ls_loss){.dtype = dtype, .classes = classes, .max_batch = max_batch, .stream = stream};
+    ls_rc rc = allocate(loss);
+    if (rc != LS_OK) {
+        ls_loss_close(loss);
+        return rc;
+    }
+    *out = loss;
+    return LS_OK;
+}
+
+void ls_loss_close(ls_loss *loss) {
+    if (loss == NULL) {
+        return;
+    }
+    (void)ls_cuda_check(cudaFree(loss->losses), "cudaFree(losses)", __FILE__, __LINE__);
+    (void)ls_cuda_check(cudaFree(loss->sum), "cudaFree(sum)", __FILE__, __LINE__);
+    (void)ls_cuda_check(cudaFreeHost(loss->host_sum), "cudaFreeHost(host_sum)", __FILE__, __LINE__);
+    free(loss);
+}
+
+ls_rc ls_loss_compute(ls_loss *loss, size_t lanes, size_t batch, const void *logits, const int32_t *labels,
+                      double denominator, void *dlogits) {
+    if (batch > loss->max_batch) {
+        return ls_fail(LS_BAD_INPUT, "batch of the loss: expected at most %zu samples, found %zu", loss->max_batch,
+                       batch);
+    }
+    loss->batch = batch;
+    if (batch > 0) {
+        LS_CUDA(ls_kernel_cross_entropy(loss->stream, loss->dtype, lanes, batch, loss->classes, logits, labels,
+                                        denominator, loss->losses, dlogits));
+    }
+    return LS_OK;
+}
+
+ls_rc ls_loss_read_sum(ls_loss *loss, double *sum) {
+    *sum = 0.0;
+    if (loss->batch == 0) {
+        return LS_OK;
+    }
+    LS_CUDA(ls_kernel_sum(loss->stream, loss->dtype, loss->batch, loss->losses, loss->sum));
+    LS_CUDA(cudaMemcpyAsync(loss->host_sum, loss->sum, sizeof *loss->sum, cudaMemcpyDeviceToHost, loss->stream));
+    LS_CUDA(cudaStreamSynchronize(loss->stream));
+    *sum = *loss->host_sum;
+    return LS_OK;
+}

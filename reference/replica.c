@@ -1,0 +1,210 @@
+#include "reference/replica.h"
+
+#include <stdlib.h>
+
+#include "reference/replica_internal.h"
+
+/* Gives boundaries their slots. A layer may write over its input unless the layer that made it still needs it for its
+ * backward pass, or it is the model's input. */
+static void plan_slots(ls_replica *replica) {
+    const ls_model *model = replica->model;
+    bool output_needed = true; /* by the layer that wrote the slot last */
+    replica->slot_count = 1;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const ls_layer_ops *ops = ls_layer_ops_of(model->layers[i].kind);
+        bool share = ops->identity || (ops->in_place && !output_needed);
+        replica->slot_of[i + 1] = share ? replica->slot_of[i] : replica->slot_count++;
+        if (!ops->identity) {
+            output_needed = ops->needs_output;
+        }
+    }
+}
+
+static ls_rc allocate_slots(ls_replica *replica) {
+    const ls_model *model = replica->model;
+    size_t largest = 0;
+    for (size_t b = 0; b <= model->layer_count; b++) {
+        size_t slot = replica->slot_of[b];
+        ls_shape shape = b == 0 ? model->input : model->layers[b - 1].out;
+        size_t count = ls_activation_count(replica->options.max_batch, ls_shape_features(shape));
+        if (b > 0 && count > largest) {
+            largest = count;
+        }
+        if (replica->slots[slot] == NULL) { /* boundaries that share a slot have the same number of features */
+            LS_CUDA(cudaMalloc(&replica->slots[slot], count * ls_dtype_size(replica->options.dtype)));
+        }
+    }
+    size_t bytes = largest * ls_dtype_size(replica->options.dtype);
+    LS_CUDA(cudaMalloc(&replica->grad_slots[0], bytes));
+    LS_CUDA(cudaMalloc(&replica->grad_slots[1], bytes));
+    size_t output = ls_activation_count(replica->options.max_batch, model->classes);
+    LS_CUDA(cudaMalloc(&replica->output_grad, output * ls_dtype_size(replica->options.dtype)));
+    return LS_OK;
+}
+
+static ls_rc allocate_flat(ls_replica *replica) {
+    size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
+    void **flat[] = {&replica->params, &replica->grads, &replica->velocity};
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; i++) {
+        LS_CUDA(cudaMalloc(flat[i], bytes));
+        LS_CUDA(cudaMemsetAsync(*flat[i], 0, bytes, replica->stream));
+    }
+    return LS_OK;
+}
+
+static ls_rc allocate_samples(ls_replica *replica) {
+    size_t max_batch = replica->options.max_batch;
+    void *memory = NULL;
+    LS_CUDA(cudaMalloc(&memory, max_batch * ls_shape_features(replica->model->input)));
+    replica->pixels = memory;
+    LS_CUDA(cudaMalloc(&memory, max_batch * sizeof *replica->labels));
+    replica->labels = memory;
+    LS_CUDA(cudaMalloc(&memory, max_batch));
+    replica->correct = memory;
+    LS_CUDA(cudaMallocHost(&memory, max_batch));
+    replica->host_correct = memory;
+    return LS_OK;
+}
+
+static ls_rc open_layers(ls_replica *replica) {
+    const ls_model *model = replica->model;
+    size_t max_batch = replica->options.max_batch;
+    for (size_t i = 0; i < model->layer_count; i++) {
+        const ls_layer *layer = &model->layers[i];
+        const ls_layer_ops *ops = ls_layer_ops_of(layer->kind);
+        if (ops->wants_index) {
+            void *memory = NULL;
+            LS_CUDA(cudaMalloc(&memory, ls_activation_count(max_batch, ls_shape_features(layer->out))));
+            replica->index[i] = memory;
+        }
+        if (ops->open != NULL) {
+            LS_TRY(ops->open(replica->math, layer, replica->options.dtype, max_batch, &replica->states[i]));
+            replica->state_open[i] = true;
+        }
+    }
+    return LS_OK;
+}
+
+static ls_rc open_all(ls_replica *replica) {
+    const ls_model *model = replica->model;
+    const ls_replica_options *options = &replica->options;
+    LS_CUDA(cudaSetDevice(options->device));
+    LS_CUDA(cudaStreamCreateWithFlags(&replica->stream, cudaStreamNonBlocking));
+    LS_TRY(ls_math_open(replica->stream, &replica->math));
+    plan_slots(replica);
+    LS_TRY(allocate_flat(replica));
+    LS_TRY(allocate_slots(replica));
+    LS_TRY(allocate_samples(replica));
+    LS_TRY(open_layers(replica));
+    LS_TRY(ls_loss_open(options->dtype, model->classes, options->max_batch, replica->stream, &replica->loss));
+    LS_TRY(ls_loss_open(options->dtype, model->classes, options->max_batch, replica->stream, &replica->test_loss));
+    if (options->capture) {
+        LS_TRY(ls_replica_capture_open(replica));
+    }
+    LS_CUDA(cudaStreamSynchronize(replica->stream));
+    return LS_OK;
+}
+
+ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, ls_replica **out) {
+    if (options->max_batch == 0) {
+        return ls_fail(LS_BAD_INPUT, "largest batch of a replica: expected at least 1, found 0");
+    }
+    ls_replica *replica = ls_calloc(1, sizeof *replica, "a replica");
+    if (replica == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    replica->model = model;
+    replica->options = *options;
+    replica->lanes = ls_lanes();
+    while (model->layers[replica->first_param_layer].weight == SIZE_MAX) {
+        replica->first_param_layer++; /* ls_model_resolve refuses a model without parameters */
+    }
+    ls_rc rc = open_all(replica);
+    if (rc != LS_OK) {
+        ls_replica_close(replica);
+        return rc;
+    }
+    *out = replica;
+    return LS_OK;
+}
+
+/* Freeing goes on after a failure, which has been printed. */
+static void free_device(void *memory) {
+    (void)ls_cuda_check(cudaFree(memory), "cudaFree", __FILE__, __LINE__);
+}
+
+static void close_layers(ls_replica *replica) {
+    for (size_t i = 0; i < replica->model->layer_count; i++) {
+        if (replica->state_open[i]) {
+            ls_layer_ops_of(replica->model->layers[i].kind)->close(replica->states[i]);
+        }
+        free_device(replica->index[i]);
+    }
+    for (size_t s = 0; s < replica->slot_count; s++) {
+        free_device(replica->slots[s]);
+    }
+}
+
+void ls_replica_close(ls_replica *replica) {
+    if (replica == NULL) {
+        return;
+    }
+    (void)ls_cuda_check(cudaSetDevice(replica->options.device), "cudaSetDevice", __FILE__, __LINE__);
+    if (replica->stream != NULL) {
+        (void)ls_cuda_check(cudaStreamSynchronize(replica->stream), "cudaStreamSynchronize", __FILE__, __LINE__);
+    }
+    ls_replica_capture_close(replica);
+    ls_loss_close(replica->loss);
+    ls_loss_close(replica->test_loss);
+    close_layers(replica);
+    void *device[] = {replica->params,        replica->grads,         replica->velocity,
+                      replica->pixels,        replica->labels,        replica->correct,
+                      replica->grad_slots[0], replica->grad_slots[1], replica->output_grad};
+    for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
+        free_device(device[i]);
+    }
+    (void)ls_cuda_check(cudaFreeHost(replica->host_correct), "cudaFreeHost", __FILE__, __LINE__);
+    if (replica->math != NULL) {
+        ls_math_close(replica->math);
+    }
+    if (replica->stream != NULL) {
+        (void)ls_cuda_check(cudaStreamDestroy(replica->stream), "cudaStreamDestroy", __FILE__, __LINE__);
+    }
+    free(replica);
+}
+
+void *ls_replica_params(ls_replica *replica) {
+    return replica->params;
+}
+
+void *ls_replica_grads(ls_replica *replica) {
+    return replica->grads;
+}
+
+void *ls_replica_output(ls_replica *replica) {
+    return replica->slots[replica->slot_of[replica->model->layer_count]];
+}
+
+void *ls_replica_output_grad(ls_replica *replica) {
+    return replica->output_grad;
+}
+
+cudaStream_t ls_replica_stream(ls_replica *replica) {
+    return replica->stream;
+}
+
+const ls_model *ls_replica_model(const ls_replica *replica) {
+    return replica->model;
+}
+
+ls_dtype ls_replica_dtype(const ls_replica *replica) {
+    return replica->options.dtype;
+}
+
+int ls_replica_device(const ls_replica *replica) {
+    return replica->options.device;
+}
+
+size_t ls_replica_batch_count(const ls_replica *replica) {
+    return replica->batch;
+}

@@ -1,0 +1,70 @@
+/* The insides of a replica, shared by reference/replica*.c. */
+#ifndef LS_REFERENCE_REPLICA_INTERNAL_H
+#define LS_REFERENCE_REPLICA_INTERNAL_H
+
+#include "reference/layers/layer.h"
+#include "reference/loss.h"
+#include "reference/replica.h"
+
+/* Boundary b is the input of layer b and the output of layer b-1; its values lie in slot slot_of[b]. Layers that work in
+ * place or move nothing have both boundaries in one slot. A gradient lives only from one layer to the one before, so two
+ * buffers serve all slots in turn, but for the output's. */
+struct ls_replica {
+    const ls_model *model;
+    ls_replica_options options;
+    cudaStream_t stream;
+    ls_math *math;
+    size_t lanes;
+    size_t first_param_layer; /* backward ends here, without an input gradient */
+
+    void *params, *grads, *velocity; /* [param_count], ready order */
+    bool velocity_started;
+
+    uint8_t *pixels; /* [max_batch][features] */
+    int32_t *labels; /* [max_batch] */
+    size_t batch;    /* samples of the batch last given */
+
+    size_t slot_count;
+    size_t slot_of[LS_MODEL_MAX_LAYERS + 1];
+    void *slots[LS_MODEL_MAX_LAYERS + 1];
+    void *grad_slots[2];
+    void *output_grad;
+    uint8_t *index[LS_MODEL_MAX_LAYERS];
+    void *states[LS_MODEL_MAX_LAYERS];
+    bool state_open[LS_MODEL_MAX_LAYERS];
+
+    ls_loss *loss;
+
+    /* evaluation: apart from the training step's loss, so that it can still be read afterwards */
+    ls_loss *test_loss;
+    uint8_t *correct;      /* device, [max_batch] */
+    uint8_t *host_correct; /* pinned */
+
+    /* capture */
+    void *captured_grads;    /* [param_count], ready order */
+    uint8_t *lane_decisions; /* one layer's, in the platform's layout */
+    uint8_t *decisions;      /* [layers with decisions][max_batch][decisions of the layer] */
+    uint8_t *host_decisions; /* pinned, the same */
+    size_t captured_batch;   /* samples of the forward pass whose decisions are held */
+};
+
+/* Address of element `offset` of a flat buffer. */
+static inline void *ls_replica_at(const ls_replica *replica, void *flat, size_t offset) {
+    return (char *)flat + offset * ls_dtype_size(replica->options.dtype);
+}
+
+/* The forward pass over `batch` samples whose pixels have been given; no hooks, no capture. */
+ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch);
+/* Copies samples to the device and normalises them there. */
+ls_rc ls_replica_run_input(ls_replica *replica, size_t batch, const uint8_t *pixels, const int32_t *labels);
+/* What a layer gets in a forward pass. */
+ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch);
+
+ls_rc ls_replica_capture_open(ls_replica *replica);
+void ls_replica_capture_close(ls_replica *replica);
+/* Keeps the gradient of a ready position as it is now, in stream order. */
+ls_rc ls_replica_capture_grad(ls_replica *replica, size_t ready_position);
+/* Gathers the decisions of the forward pass just enqueued. */
+ls_rc ls_replica_capture_decisions(ls_replica *replica, size_t batch);
+
+#endif

@@ -1,0 +1,127 @@
+/* The passes of a training step. */
+#include "reference/replica_internal.h"
+
+ls_rc ls_replica_run_input(ls_replica *replica, size_t batch, const uint8_t *pixels, const int32_t *labels) {
+    const ls_replica_options *options = &replica->options;
+    size_t features = ls_shape_features(replica->model->input);
+    if (batch > options->max_batch) {
+        return ls_fail(LS_BAD_INPUT, "batch of a replica: expected at most %zu samples, found %zu", options->max_batch,
+                       batch);
+    }
+    if (batch == 0) {
+        return LS_OK;
+    }
+    LS_CUDA(cudaMemcpyAsync(replica->pixels, pixels, batch * features, cudaMemcpyHostToDevice, replica->stream));
+    LS_CUDA(cudaMemcpyAsync(replica->labels, labels, batch * sizeof *labels, cudaMemcpyHostToDevice, replica->stream));
+    LS_CUDA(ls_kernel_input(replica->stream, options->dtype, replica->lanes, batch, features, replica->pixels,
+                            options->normalize, (float)options->mean, (float)options->std, replica->slots[0]));
+    return LS_OK;
+}
+
+ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch) {
+    LS_TRY(ls_replica_run_input(replica, batch->count, batch->pixels, batch->labels));
+    replica->batch = batch->count;
+    return LS_OK;
+}
+
+ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch) {
+    const ls_layer *l = &replica->model->layers[layer];
+    ls_layer_pass pass = {.stream = replica->stream,
+                          .dtype = replica->options.dtype,
+                          .lanes = replica->lanes,
+                          .batch = batch,
+                          .x = replica->slots[replica->slot_of[layer]],
+                          .y = replica->slots[replica->slot_of[layer + 1]],
+                          .index = replica->index[layer]};
+    if (l->weight != SIZE_MAX) {
+        size_t weight = replica->model->params[l->weight].offset;
+        size_t bias = replica->model->params[l->bias].offset;
+        pass.weight = ls_replica_at(replica, replica->params, weight);
+        pass.bias = ls_replica_at(replica, replica->params, bias);
+        pass.dweight = ls_replica_at(replica, replica->grads, weight);
+        pass.dbias = ls_replica_at(replica, replica->grads, bias);
+    }
+    return pass;
+}
+
+ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch) {
+    for (size_t i = 0; i < replica->model->layer_count && batch > 0; i++) {
+        const ls_layer *layer = &replica->model->layers[i];
+        ls_layer_pass pass = ls_replica_pass(replica, i, batch);
+        LS_TRY(ls_layer_ops_of(layer->kind)->forward(replica->states[i], layer, &pass));
+    }
+    return LS_OK;
+}
+
+ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
+    if (hooks != NULL && hooks->before_forward != NULL) {
+        LS_TRY(hooks->before_forward(hooks->self));
+    }
+    LS_TRY(ls_replica_run_forward(replica, replica->batch));
+    return replica->options.capture ? ls_replica_capture_decisions(replica, replica->batch) : LS_OK;
+}
+
+ls_rc ls_replica_loss(ls_replica *replica, double denominator) {
+    return ls_loss_compute(replica->loss, replica->lanes, replica->batch, ls_replica_output(replica), replica->labels,
+                           denominator, replica->output_grad);
+}
+
+/* Tells of a gradient whose kernels have just been enqueued. */
+static ls_rc tell_ready(ls_replica *replica, const ls_hooks *hooks, size_t ready_position) {
+    if (replica->options.capture) {
+        LS_TRY(ls_replica_capture_grad(replica, ready_position));
+    }
+    if (hooks != NULL && hooks->grad_ready != NULL) {
+        LS_TRY(hooks->grad_ready(hooks->self, ready_position));
+    }
+    return LS_OK;
+}
+
+/* The gradient of boundary b's values. */
+static void *grad_of(const ls_replica *replica, size_t boundary) {
+    size_t slot = replica->slot_of[boundary];
+    if (slot == replica->slot_of[replica->model->layer_count]) {
+        return replica->output_grad;
+    }
+    return replica->grad_slots[slot % 2]; /* slots are numbered along the layers, so neighbours differ */
+}
+
+/* Without samples every gradient is zero, and still becomes ready in order. */
+static ls_rc backward_nothing(ls_replica *replica, const ls_hooks *hooks) {
+    size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
+    LS_CUDA(cudaMemsetAsync(replica->grads, 0, bytes, replica->stream));
+    for (size_t k = 0; k < replica->model->param_tensors; k++) {
+        LS_TRY(tell_ready(replica, hooks, k));
+    }
+    return LS_OK;
+}
+
+ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
+    if (replica->batch == 0) {
+        return backward_nothing(replica, hooks);
+    }
+    size_t ready = 0;
+    for (size_t i = replica->model->layer_count; i-- > replica->first_param_layer;) {
+        const ls_layer *layer = &replica->model->layers[i];
+        const ls_layer_ops *ops = ls_layer_ops_of(layer->kind);
+        ls_layer_pass pass = ls_replica_pass(replica, i, replica->batch);
+        pass.dy = grad_of(replica, i + 1);
+        if (layer->weight != SIZE_MAX) { /* before the input's gradient, so that its reduction can start sooner */
+            LS_TRY(ops->backward_params(replica->states[i], layer, &pass));
+            LS_TRY(tell_ready(replica, hooks, ready++)); /* a layer's two are neighbours in ready order */
+            LS_TRY(tell_ready(replica, hooks, ready++));
+        }
+        if (i > replica->first_param_layer) {
+            pass.dx = grad_of(replica, i);
+            LS_TRY(ops->backward_input(replica->states[i], layer, &pass));
+        }
+    }
+    return LS_OK;
+}
+
+ls_rc ls_replica_sgd(ls_replica *replica, double lr, double momentum, double weight_decay) {
+    LS_CUDA(ls_kernel_sgd(replica->stream, replica->options.dtype, replica->model->param_count, replica->params,
+                          replica->grads, replica->velocity, lr, momentum, weight_decay, !replica->velocity_started));
+    replica->velocity_started = true;
+    return LS_OK;
+}

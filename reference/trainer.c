@@ -1,0 +1,58 @@
+#include "reference/trainer.h"
+
+#include <stdlib.h>
+
+struct ls_trainer {
+    ls_trainer_options options;
+    ls_replica *replica;
+};
+
+static ls_rc set_initial_values(const ls_model *model, uint64_t seed, ls_replica *replica) {
+    float *flat = ls_calloc(model->param_count, sizeof *flat, "initial values");
+    if (flat == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    ls_model_init(model, seed, flat);
+    ls_rc rc = ls_replica_init(replica, flat);
+    free(flat);
+    return rc;
+}
+
+ls_rc ls_trainer_open(const ls_model *model, const ls_trainer_options *options, ls_trainer **out) {
+    ls_trainer *trainer = ls_calloc(1, sizeof *trainer, "a trainer");
+    if (trainer == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    trainer->options = *options;
+    ls_rc rc = ls_replica_open(model, &options->replica, &trainer->replica);
+    if (rc == LS_OK) {
+        rc = set_initial_values(model, options->seed, trainer->replica);
+    }
+    if (rc != LS_OK) {
+        ls_trainer_close(trainer);
+        return rc;
+    }
+    *out = trainer;
+    return LS_OK;
+}
+
+void ls_trainer_close(ls_trainer *trainer) {
+    if (trainer == NULL) {
+        return;
+    }
+    ls_replica_close(trainer->replica);
+    free(trainer);
+}
+
+ls_rc ls_trainer_step(ls_trainer *trainer, const ls_batch *batch) {
+    const ls_trainer_options *options = &trainer->options;
+    LS_TRY(ls_replica_input(trainer->replica, batch));
+    LS_TRY(ls_replica_forward(trainer->replica, NULL));
+    LS_TRY(ls_replica_loss(trainer->replica, (double)batch->count));
+    LS_TRY(ls_replica_backward(trainer->replica, NULL));
+    return ls_replica_sgd(trainer->replica, options->lr, options->momentum, options->weight_decay);
+}
+
+ls_replica *ls_trainer_replica(ls_trainer *trainer) {
+    return trainer->replica;
+}
