@@ -292,7 +292,8 @@ static ls_rc sum_on_device(ddp *d, double *values, size_t count) {
     LS_TRY(rc);
     LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->communication));
     LS_TRY(ls_ddp_watch_wait(&d->watch, d->communication));
-    LS_CUDA(cudaMemcpy(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost));
+    LS_CUDA(cudaMemcpyAsync(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost, d->communication));
+    LS_CUDA(cudaStreamSynchronize(d->communication));
     return LS_OK;
 }
 

@@ -1,0 +1,282 @@
+/* mpi: one process a device under Open MPI. Gradients are averaged by MPI_Allreduce from host memory: each bucket is
+ * multiplied by 1/W on the device and copied to pinned host memory as soon as backward has made it ready, reduced there in
+ * index order, and copied back before the update. MPI is never given a device pointer, so it need not be CUDA-aware.
+ *
+ * One stream orders everything on the device: the copy of a bucket to the host, the copy back (enqueued after the host has
+ * seen the first one complete), the update, and the next step's copy to the host into the same memory. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gpu/kernels/kernels.h"
+#include "impls/buckets.h"
+#include "impls/mpi_check.h"
+#include "impls/setup.h"
+#include "impls/table.h"
+
+typedef struct mpi {
+    ls_mpi_world world;
+    int device;
+    const ls_model *model;
+    ls_dtype dtype;
+    double lr, momentum, weight_decay;
+    ls_replica *replica;
+    cudaStream_t stream; /* the replica's */
+    ls_counters counters;
+    bool failed;
+    ls_bucket_plan plan;
+    size_t next;                             /* the first bucket not yet copied to the host in this step */
+    size_t missing;                          /* gradients that this bucket still waits for */
+    cudaEvent_t copied[LS_MODEL_MAX_PARAMS]; /* [plan.count]: the bucket has arrived on the host */
+    void *host;                              /* pinned, [param_count] */
+} mpi;
+
+static size_t mpi_ranks(size_t devices) {
+    return devices;
+}
+
+/* Whether mpirun is in PATH. */
+static bool mpi_available(char *why, size_t size) {
+    const char *path = getenv("PATH");
+    while (path != NULL && *path != '\0') {
+        size_t length = strcspn(path, ":");
+        char candidate[LS_PATH_SIZE];
+        int written = snprintf(candidate, sizeof candidate, "%.*s/mpirun", (int)length, path);
+        if (written > 0 && (size_t)written < sizeof candidate && access(candidate, X_OK) == 0) {
+            return true;
+        }
+        path += length + (path[length] == ':');
+    }
+    (void)snprintf(why, size, "mpirun is not in PATH; it comes with Debian's package openmpi-bin");
+    return false;
+}
+
+/* Opening. */
+
+static MPI_Datatype mpi_type(ls_dtype dtype) {
+    return dtype == LS_FLOAT64 ? MPI_DOUBLE : MPI_FLOAT;
+}
+
+/* Rank 0's initial values to all, through host memory. */
+static ls_rc broadcast_parameters(mpi *m, uint64_t seed) {
+    size_t element = ls_dtype_size(m->dtype);
+    if (m->world.rank == 0) {
+        LS_TRY(ls_setup_initial(m->replica, seed));
+        LS_TRY(ls_replica_read_params(m->replica, m->host));
+    }
+    for (size_t done = 0; done < m->model->param_count;) {
+        size_t left = m->model->param_count - done;
+        int part = left < INT_MAX ? (int)left : INT_MAX;
+        LS_MPI(MPI_Bcast((char *)m->host + done * element, part, mpi_type(m->dtype), 0, MPI_COMM_WORLD));
+        done += (size_t)part;
+    }
+    m->counters.broadcasts++;
+    m->counters.broadcast_bytes += m->model->param_count * element;
+    LS_CUDA(cudaMemcpyAsync(ls_replica_params(m->replica), m->host, m->model->param_count * element,
+                            cudaMemcpyHostToDevice, m->stream));
+    LS_CUDA(cudaStreamSynchronize(m->stream));
+    return LS_OK;
+}
+
+static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
+    LS_TRY(ls_setup_replica(run, m->model, m->device, max_batch, &m->replica));
+    m->stream = ls_replica_stream(m->replica);
+    ls_bucket_plan_make(m->model, m->dtype, run->bucket_bytes, &m->plan);
+    m->counters.buckets = m->plan.count;
+    for (size_t i = 0; i < m->plan.count; i++) {
+        LS_CUDA(cudaEventCreateWithFlags(&m->copied[i], cudaEventDisableTiming | cudaEventBlockingSync));
+    }
+    LS_CUDA(cudaMallocHost(&m->host, m->model->param_count * ls_dtype_size(m->dtype)));
+    return broadcast_parameters(m, run->seed);
+}
+
+/* The ranks that MPI has against those that the run wants. All ranks see the same, so rank 0 speaks for all. */
+static ls_rc check_world(const ls_mpi_world *world, const ls_run *run) {
+    if (world->size == run->devices) {
+        return LS_OK;
+    }
+    if (world->rank != 0) {
+        return LS_BAD_INPUT;
+    }
+    return ls_fail(LS_BAD_INPUT,
+                   "the run has %zu devices, mpirun started %zu processes; start one process a device (mpirun -n %zu)",
+                   run->devices, world->size, run->devices);
+}
+
+static void mpi_close(void *self) {
+    mpi *m = self;
+    if (m == NULL) {
+        return;
+    }
+    if (m->failed) {
+        ls_mpi_stop(1); /* does not return: peers may be waiting for this rank */
+    }
+    /* Clean-up goes on after errors: what failed has been printed by the call that failed first. */
+    if (m->replica != NULL) {
+        (void)cudaSetDevice(m->device);
+        (void)cudaStreamSynchronize(m->stream);
+    }
+    (void)cudaFreeHost(m->host);
+    for (size_t i = 0; i < m->plan.count; i++) {
+        if (m->copied[i] != NULL) {
+            (void)cudaEventDestroy(m->copied[i]);
+        }
+    }
+    if (m->replica != NULL) {
+        ls_replica_close(m->replica);
+    }
+    free(m);
+    ls_mpi_stop(0);
+}
+
+static ls_rc mpi_open(const ls_run *run, const ls_rank *rank, const ls_model *model, size_t max_batch, void **self) {
+    *self = NULL;
+    mpi *m = ls_calloc(1, sizeof *m, "the MPI implementation");
+    if (m == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    m->device = rank->device;
+    m->model = model;
+    m->dtype = run->dtype;
+    m->lr = run->lr;
+    m->momentum = run->momentum;
+    m->weight_decay = run->weight_decay;
+    ls_rc rc = ls_mpi_start(&m->world);
+    rc = rc == LS_OK ? check_world(&m->world, run) : rc;
+    if (rc != LS_OK) { /* the same on all ranks: they end in order */
+        mpi_close(m);
+        return rc;
+    }
+    rc = open_all(m, run, max_batch);
+    if (rc != LS_OK) {
+        m->failed = true;
+        mpi_close(m);
+        return rc;
+    }
+    *self = m;
+    return LS_OK;
+}
+
+/* A step. */
+
+static size_t bucket_tensors(const ls_bucket *bucket) {
+    return bucket->last - bucket->first + 1;
+}
+
+/* Gradients become ready in the order of the flat buffer, so the bucket under way is always the next one. */
+static ls_rc grad_ready(void *self, size_t position) {
+    mpi *m = self;
+    const ls_bucket *bucket = &m->plan.buckets[m->next];
+    if (m->next == m->plan.count || position < bucket->first || position > bucket->last) {
+        return ls_fail(LS_DEVICE_FAILED, "gradient %zu became ready out of order", position);
+    }
+    if (--m->missing > 0) {
+        return LS_OK;
+    }
+    size_t element = ls_dtype_size(m->dtype);
+    char *grads = (char *)ls_replica_grads(m->replica) + bucket->offset * element;
+    LS_CUDA(ls_kernel_scale(m->stream, m->dtype, bucket->count, 1.0 / (double)m->world.size, grads));
+    LS_CUDA(cudaMemcpyAsync((char *)m->host + bucket->offset * element, grads, bucket->count * element,
+                            cudaMemcpyDeviceToHost, m->stream));
+    LS_CUDA(cudaEventRecord(m->copied[m->next], m->stream));
+    m->next++;
+    m->missing = m->next < m->plan.count ? bucket_tensors(&m->plan.buckets[m->next]) : 0;
+    return LS_OK;
+}
+
+/* Reduces every bucket on the host while later ones are still being made. */
+static ls_rc reduce(mpi *m) {
+    size_t element = ls_dtype_size(m->dtype);
+    for (size_t i = 0; i < m->plan.count; i++) {
+        const ls_bucket *bucket = &m->plan.buckets[i];
+        char *values = (char *)m->host + bucket->offset * element;
+        LS_CUDA(cudaEventSynchronize(m->copied[i]));
+        LS_TRY(ls_mpi_sum(values, bucket->count, mpi_type(m->dtype), INT_MAX));
+        m->counters.allreduces++;
+        m->counters.allreduce_bytes += bucket->count * element;
+        LS_CUDA(cudaMemcpyAsync((char *)ls_replica_grads(m->replica) + bucket->offset * element, values,
+                                bucket->count * element, cudaMemcpyHostToDevice, m->stream));
+    }
+    return LS_OK;
+}
+
+static ls_rc run_step(mpi *m, const ls_batch *batch) {
+    ls_hooks hooks = {.self = m, .grad_ready = grad_ready};
+    LS_TRY(ls_replica_input(m->replica, batch));
+    LS_TRY(ls_replica_forward(m->replica, NULL));
+    LS_TRY(ls_replica_loss(m->replica, ls_setup_denominator(batch->count)));
+    m->next = 0;
+    m->missing = bucket_tensors(&m->plan.buckets[0]);
+    LS_TRY(ls_replica_backward(m->replica, &hooks));
+    if (m->next != m->plan.count) {
+        return ls_fail(LS_DEVICE_FAILED, "backward ended with bucket %zu of %zu incomplete", m->next, m->plan.count);
+    }
+    LS_TRY(reduce(m));
+    return ls_replica_sgd(m->replica, m->lr, m->momentum, m->weight_decay);
+}
+
+static ls_rc keep_failure(mpi *m, ls_rc rc) {
+    m->failed = m->failed || rc != LS_OK;
+    return rc;
+}
+
+static ls_rc mpi_step(void *self, const ls_batch *batch, size_t global_count) {
+    (void)global_count; /* the mean over ranks of their means, as ddp */
+    return keep_failure(self, run_step(self, batch));
+}
+
+/* Results. */
+
+static ls_rc mpi_synchronize(void *self) {
+    mpi *m = self;
+    return keep_failure(m,
+                        ls_cuda_check(cudaStreamSynchronize(m->stream), "cudaStreamSynchronize", __FILE__, __LINE__));
+}
+
+static ls_rc mpi_loss(void *self, double *mean) {
+    return ls_setup_mean_loss(((mpi *)self)->replica, mean);
+}
+
+static ls_rc mpi_gradients(void *self, void *flat) {
+    return ls_replica_read_grads(((mpi *)self)->replica, flat);
+}
+
+static ls_rc mpi_parameters(void *self, void *flat) {
+    return ls_replica_read_params(((mpi *)self)->replica, flat);
+}
+
+static ls_rc mpi_sum(void *self, double *values, size_t count) {
+    return keep_failure(self, ls_mpi_sum(values, count, MPI_DOUBLE, INT_MAX));
+}
+
+static ls_replica *mpi_replica(void *self, size_t index, size_t *count) {
+    if (count != NULL) {
+        *count = 1;
+    }
+    return index == 0 ? ((mpi *)self)->replica : NULL;
+}
+
+static void mpi_counters(void *self, ls_counters *out) {
+    *out = ((mpi *)self)->counters;
+}
+
+const ls_impl ls_impl_mpi = {
+    .name = "mpi",
+    .summary = "one process a device under mpirun, MPI_Allreduce of buckets in host memory",
+    .capabilities = LS_CAP_MPIRUN | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE,
+    .reduction = LS_REDUCTION_MEAN,
+    .available = mpi_available,
+    .ranks = mpi_ranks,
+    .open = mpi_open,
+    .step = mpi_step,
+    .synchronize = mpi_synchronize,
+    .loss = mpi_loss,
+    .gradients = mpi_gradients,
+    .parameters = mpi_parameters,
+    .sum = mpi_sum,
+    .replica = mpi_replica,
+    .counters = mpi_counters,
+    .close = mpi_close,
+};
