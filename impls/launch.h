@@ -14,6 +14,7 @@ typedef struct ls_outcome {
     char reason[512];           /* one line when rc is not LS_OK */
     json_t *ranks;              /* array of each rank's result object (see impls/rank.h), ordered by rank; owned */
     char run_dir[LS_PATH_SIZE]; /* still there, with captures, until ls_outcome_release */
+    int guard_pid, guard_fd;    /* the process that removes run_dir should this one be killed; the launcher's own */
 } ls_outcome;
 
 /* Makes a private folder, starts `program rank ...` as one process (single, dp, ranks as threads), as one process a rank

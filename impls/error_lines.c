@@ -1,0 +1,207 @@
+#include "impls/error_lines.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LINE_SIZE = 2048, HELD = 64, SEEN = 64 };
+
+typedef struct held_line {
+    int rank; /* -1: the line names none */
+    char text[LINE_SIZE];
+} held_line;
+
+struct ls_error_lines {
+    int ends[2]; /* -1: closed */
+    bool mpirun, in_block;
+    char hint[LINE_SIZE / 4];
+    char partial[LINE_SIZE];
+    size_t partial_size;
+    held_line held[HELD];
+    size_t held_count, aged; /* the first `aged` were there at the last tick */
+    size_t seen[SEEN];       /* hashes of the messages shown */
+    size_t seen_count;
+};
+
+ls_rc ls_error_lines_open(bool mpirun, ls_error_lines **out) {
+    ls_error_lines *lines = ls_calloc(1, sizeof *lines, "the ranks' messages");
+    if (lines == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    lines->mpirun = mpirun;
+    if (pipe2(lines->ends, O_CLOEXEC) != 0) {
+        free(lines);
+        return ls_fail(LS_DEVICE_FAILED, "pipe: %s", strerror(errno));
+    }
+    /* only the reading end: the ranks' end must block, or lines would be lost */
+    if (fcntl(lines->ends[0], F_SETFL, O_NONBLOCK) != 0) {
+        ls_error_lines_close(lines);
+        return ls_fail(LS_DEVICE_FAILED, "fcntl: %s", strerror(errno));
+    }
+    *out = lines;
+    return LS_OK;
+}
+
+void ls_error_lines_close(ls_error_lines *lines) {
+    if (lines == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        if (lines->ends[i] >= 0) {
+            close(lines->ends[i]);
+        }
+    }
+    free(lines);
+}
+
+int ls_error_lines_writer(const ls_error_lines *lines) {
+    return lines->ends[1];
+}
+
+int ls_error_lines_reader(const ls_error_lines *lines) {
+    return lines->ends[0];
+}
+
+void ls_error_lines_started(ls_error_lines *lines) {
+    close(lines->ends[1]);
+    lines->ends[1] = -1;
+}
+
+static void write_line(const char *text) {
+    char line[LINE_SIZE + 2];
+    int size = snprintf(line, sizeof line, "%s\n", text);
+    if (size > 0) {
+        ssize_t written = write(STDERR_FILENO, line, (size_t)size);
+        (void)written; /* nothing can be said about a stderr that is gone */
+    }
+}
+
+/* The message of a line of ours, and the rank that it names. */
+static const char *split_line(const char *text, int *rank) {
+    int device = 0, used = 0;
+    const char *message = text + strlen("lockstep: ");
+    *rank = -1;
+    if (sscanf(message, "rank %d device %d: %n", rank, &device, &used) == 2 && used > 0) {
+        return message + used;
+    }
+    *rank = -1;
+    return message;
+}
+
+/* Several ranks may find the same fault; it is shown once. FNV-1a. */
+static bool seen_before(ls_error_lines *lines, const char *message) {
+    size_t hash = 14695981039346656037u;
+    for (const char *c = message; *c != '\0'; c++) {
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    }
+    size_t known = lines->seen_count < SEEN ? lines->seen_count : SEEN;
+    for (size_t i = 0; i < known; i++) {
+        if (lines->seen[i] == hash) {
+            return true;
+        }
+    }
+    lines->seen[lines->seen_count++ % SEEN] = hash;
+    return false;
+}
+
+static void show(ls_error_lines *lines, const held_line *line) {
+    int rank;
+    if (!seen_before(lines, split_line(line->text, &rank))) {
+        write_line(line->text);
+    }
+}
+
+void ls_error_lines_show(ls_error_lines *lines) {
+    for (size_t i = 0; i < lines->held_count; i++) {
+        show(lines, &lines->held[i]);
+    }
+    lines->held_count = lines->aged = 0;
+}
+
+void ls_error_lines_tick(ls_error_lines *lines) {
+    for (size_t i = 0; i < lines->aged; i++) {
+        show(lines, &lines->held[i]);
+    }
+    lines->held_count -= lines->aged;
+    memmove(lines->held, lines->held + lines->aged, lines->held_count * sizeof lines->held[0]);
+    lines->aged = lines->held_count;
+}
+
+/* mpirun's own words come between lines of dashes, or begin with [host:pid]. */
+static bool is_noise(ls_error_lines *lines, const char *text) {
+    if (!lines->mpirun) {
+        return false;
+    }
+    if (strncmp(text, "--------------------", 20) == 0) {
+        lines->in_block = !lines->in_block;
+        return true;
+    }
+    int pid = 0;
+    bool tagged = sscanf(text, "[%*[^]:]:%d]", &pid) == 1;
+    if (!lines->in_block && !tagged) {
+        return strncmp(text, "mpirun: ", 8) == 0;
+    }
+    if (lines->hint[0] == '\0' && text[0] != '\0') {
+        snprintf(lines->hint, sizeof lines->hint, "%.*s", (int)sizeof lines->hint - 1, text);
+    }
+    return true;
+}
+
+static void take_line(ls_error_lines *lines, const char *text) {
+    if (is_noise(lines, text)) {
+        return;
+    }
+    if (strncmp(text, "lockstep: ", 10) != 0) {
+        write_line(text);
+        return;
+    }
+    if (lines->held_count == HELD) {
+        ls_error_lines_show(lines);
+    }
+    held_line *line = &lines->held[lines->held_count++];
+    snprintf(line->text, sizeof line->text, "%s", text);
+    split_line(text, &line->rank);
+}
+
+void ls_error_lines_read(ls_error_lines *lines) {
+    char block[4096];
+    ssize_t count;
+    while ((count = read(lines->ends[0], block, sizeof block)) > 0) {
+        for (ssize_t i = 0; i < count; i++) {
+            bool full = lines->partial_size == sizeof lines->partial - 1;
+            if (block[i] == '\n' || full) {
+                lines->partial[lines->partial_size] = '\0';
+                lines->partial_size = 0;
+                take_line(lines, lines->partial);
+            }
+            if (block[i] != '\n') {
+                lines->partial[lines->partial_size++] = block[i];
+            }
+        }
+    }
+}
+
+bool ls_error_lines_settle(ls_error_lines *lines, int rank, char *text, size_t size) {
+    bool found = false;
+    for (size_t i = 0; i < lines->held_count; i++) {
+        const held_line *line = &lines->held[i];
+        if (rank >= 0 && line->rank >= 0 && line->rank != rank) {
+            continue;
+        }
+        if (!found) {
+            int named;
+            snprintf(text, size, "%s", split_line(line->text, &named));
+            found = true;
+        }
+        show(lines, line);
+    }
+    lines->held_count = lines->aged = 0;
+    return found;
+}
+
+const char *ls_error_lines_hint(const ls_error_lines *lines) {
+    return lines->hint;
+}

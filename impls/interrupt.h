@@ -1,0 +1,15 @@
+/* SIGINT, SIGTERM and SIGHUP while ranks run: the run is put away first, then the signal takes its course. */
+#ifndef LS_IMPLS_INTERRUPT_H
+#define LS_IMPLS_INTERRUPT_H
+
+#include "gpu/base/error.h"
+
+/* From here on a signal makes ls_interrupt_fd readable instead of ending the process. Not nested, one thread at a time. */
+ls_rc ls_interrupt_begin(void);
+int ls_interrupt_fd(void);
+/* The first signal that came; 0: none. */
+int ls_interrupt_signal(void);
+/* Restores what was before. */
+void ls_interrupt_end(void);
+
+#endif

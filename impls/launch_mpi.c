@@ -1,0 +1,72 @@
+#include "impls/launch_mpi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Session folders, sockets and shared-memory files go to the run's private folder: it is removed whatever happens. As MCA
+ * environment variables, which mpirun passes on to its ranks. */
+static ls_rc set_folders(ls_environment *environment, const char *run_dir) {
+    static const char *const names[] = {
+        "TMPDIR",
+        "OMPI_MCA_orte_tmpdir_base",
+        "OMPI_MCA_btl_vader_backing_directory",
+        "OMPI_MCA_osc_sm_backing_directory",
+        "OMPI_MCA_osc_rdma_backing_directory",
+        "OMPI_MCA_shmem_mmap_backing_file_base_dir",
+        "PMIX_SYSTEM_TMPDIR",
+        "PMIX_SERVER_TMPDIR",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        LS_TRY(ls_environment_set(environment, names[i], run_dir, false));
+    }
+    return LS_OK;
+}
+
+static ls_rc set_behaviour(ls_environment *environment, size_t world) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (geteuid() == 0) {
+        LS_TRY(ls_environment_set(environment, "OMPI_ALLOW_RUN_AS_ROOT", "1", false));
+        LS_TRY(ls_environment_set(environment, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", false));
+    }
+    if (cores < 1 || world > (size_t)cores) {
+        /* more ranks than cores: a rank that spins while it waits takes the core that another needs */
+        LS_TRY(ls_environment_set(environment, "OMPI_MCA_mpi_yield_when_idle", "1", true));
+    }
+    return LS_OK;
+}
+
+ls_rc ls_launch_mpi(const char *program, char **argv, size_t world, const char *run_dir, ls_environment *environment,
+                    ls_watch *watch) {
+    char number[32];
+    snprintf(number, sizeof number, "%zu", world);
+    const char *const first[] = {program, "rank-guard",      "exec",      "mpirun", "-n",
+                                 number,  "--oversubscribe", "--bind-to", "none"};
+    size_t ours = sizeof first / sizeof first[0], theirs = 0;
+    while (argv[theirs] != NULL) {
+        theirs++;
+    }
+    char **words = ls_calloc(ours + theirs + 1, sizeof *words, "a command line");
+    if (words == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    for (size_t i = 0; i < ours; i++) {
+        words[i] = (char *)first[i];
+    }
+    for (size_t i = 0; i < theirs; i++) {
+        words[ours + i] = argv[i];
+    }
+    ls_rc rc = set_folders(environment, run_dir);
+    if (rc == LS_OK) {
+        rc = set_behaviour(environment, world);
+    }
+    if (rc == LS_OK) {
+        ls_spawn_files files = {.in = -1, .out = STDOUT_FILENO, .error = ls_error_lines_writer(watch->lines)};
+        rc = ls_spawn(words, environment, &files, &watch->children[0]);
+    }
+    free(words);
+    if (rc == LS_OK) {
+        atomic_store(&watch->page->supervisor, (uint32_t)watch->children[0].pid);
+    }
+    return rc;
+}

@@ -1,0 +1,45 @@
+/* Watching over the ranks of a run until the last has ended. */
+#ifndef LS_IMPLS_SUPERVISE_H
+#define LS_IMPLS_SUPERVISE_H
+
+#include "impls/error_lines.h"
+#include "impls/launch.h"
+#include "impls/progress.h"
+#include "impls/spawn.h"
+
+/* The processes that the launcher started: one for all ranks, one a rank, or mpirun. */
+typedef struct ls_watch {
+    const ls_run *run;
+    ls_progress *page;
+    ls_error_lines *lines;
+    size_t count;
+    ls_child *children;
+    bool mpirun;
+    bool hung_up;  /* every process has closed its stderr */
+    int *rank_fds; /* [page->ranks]: pidfds of ranks that mpirun started; -1: not known (yet) */
+} ls_watch;
+
+/* Waits until all have ended, or ends them: when one fails, stalls, or this process is interrupted. Fills outcome->rc,
+ * guilty_rank and reason, and prints the one line that the ranks have not printed themselves. */
+void ls_supervise(ls_watch *watch, ls_outcome *outcome);
+
+/* Ends every process of the run and reaps it: SIGTERM, 2 seconds, SIGKILL. stopped: a rank that gets SIGKILL at once. */
+void ls_watch_end(ls_watch *watch, int stopped);
+
+/* Who is to blame. */
+typedef struct ls_verdict {
+    bool found;
+    int rank; /* -1: none in particular */
+    uint32_t pid;
+    ls_rc rc;
+    bool said;      /* by the rank itself, when it printed a line */
+    char what[160]; /* "was killed by signal 9 (Killed)" */
+    char how[16];   /* " (stopped)" */
+} ls_verdict;
+
+/* The rank that failed, seen from ended children and the page; found is false when none has. */
+ls_verdict ls_verdict_of_ended(const ls_watch *watch);
+/* The rank that holds up the others, who have made no progress for so many seconds. */
+ls_verdict ls_verdict_of_stalled(const ls_watch *watch, double seconds);
+
+#endif
