@@ -1,0 +1,222 @@
+/* Device memory: one sparse memfd mapping for each device, made at first use. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "gpu/base/error.h"
+#include "gpu/vgpu/arena.h"
+#include "gpu/vgpu/runtime.h"
+
+typedef struct device_memory {
+    pthread_mutex_t lock;
+    vgpu_arena arena;
+    vgpu_blocks blocks;
+    _Atomic uintptr_t base; /* arena.base once usable, else 0; read without the lock */
+} device_memory;
+
+static device_memory memories[VGPU_MAX_DEVICES];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void prepare_memories(void) {
+    for (int i = 0; i < VGPU_MAX_DEVICES; i++) {
+        pthread_mutex_init(&memories[i].lock, NULL);
+        memories[i].arena.fd = -1;
+    }
+}
+
+static device_memory *memory_of(int device) {
+    pthread_once(&once, prepare_memories);
+    return &memories[device];
+}
+
+static cudaError_t map_arena(device_memory *memory, int device) {
+    size_t size = vgpu_get_settings()->memory;
+    char name[32];
+    snprintf(name, sizeof name, "lockstep-vgpu%d", device);
+    int fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0) {
+        return cudaErrorMemoryAllocation;
+    }
+    char *base = MAP_FAILED;
+    if (ftruncate(fd, (off_t)size) == 0) {
+        base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    }
+    if (base == MAP_FAILED || !vgpu_blocks_open(&memory->blocks, size)) {
+        if (base != MAP_FAILED) {
+            munmap(base, size);
+        }
+        close(fd);
+        return cudaErrorMemoryAllocation;
+    }
+    memory->arena = (vgpu_arena){fd, base, size};
+    atomic_store(&memory->base, (uintptr_t)base);
+    return cudaSuccess;
+}
+
+/* The device's memory with its lock held and its arena mapped. */
+static cudaError_t lock_memory(int device, device_memory **out) {
+    device_memory *memory = memory_of(device);
+    pthread_mutex_lock(&memory->lock);
+    cudaError_t status = memory->arena.base != NULL ? cudaSuccess : map_arena(memory, device);
+    if (status != cudaSuccess) {
+        pthread_mutex_unlock(&memory->lock);
+        return status;
+    }
+    *out = memory;
+    return cudaSuccess;
+}
+
+cudaError_t vgpu_device_arena(int device, vgpu_arena *out) {
+    if (vgpu_device_get(device) == NULL) {
+        return cudaErrorInvalidDevice;
+    }
+    device_memory *memory = NULL;
+    cudaError_t status = lock_memory(device, &memory);
+    if (status == cudaSuccess) {
+        *out = memory->arena;
+        pthread_mutex_unlock(&memory->lock);
+    }
+    return status;
+}
+
+int vgpu_address_device(const void *pointer) {
+    const vgpu_settings *settings = vgpu_get_settings();
+    for (int device = 0; device < settings->devices; device++) {
+        uintptr_t base = atomic_load_explicit(&memory_of(device)->base, memory_order_acquire);
+        if (base != 0 && (uintptr_t)pointer - base < settings->memory) {
+            return device;
+        }
+    }
+    return -1;
+}
+
+int vgpu_pointer_device(const void *pointer, size_t *remaining) {
+    size_t left = 0;
+    int device = vgpu_address_device(pointer);
+    if (device >= 0) {
+        device_memory *memory = memory_of(device);
+        size_t offset = (uintptr_t)pointer - atomic_load(&memory->base);
+        pthread_mutex_lock(&memory->lock);
+        vgpu_block block = vgpu_blocks_find(&memory->blocks, offset);
+        pthread_mutex_unlock(&memory->lock);
+        size_t into = offset - block.offset;
+        left = block.requested > into ? block.requested - into : 0;
+    }
+    if (remaining != NULL) {
+        *remaining = left;
+    }
+    return left > 0 ? device : -1;
+}
+
+cudaError_t cudaMalloc(void **devPtr, size_t size) {
+    VGPU_ENTER();
+    if (devPtr == NULL) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
+    *devPtr = NULL;
+    if (size == 0) {
+        return cudaSuccess;
+    }
+    device_memory *memory = NULL;
+    cudaError_t status = lock_memory(vgpu_current_device(), &memory);
+    if (status == cudaSuccess) {
+        size_t offset = 0;
+        if (vgpu_blocks_allocate(&memory->blocks, size, &offset)) {
+            *devPtr = memory->arena.base + offset;
+        } else {
+            status = cudaErrorMemoryAllocation;
+        }
+        pthread_mutex_unlock(&memory->lock);
+    }
+    return vgpu_leave(status);
+}
+
+/* Gives the whole pages of a freed range back to the system; called with the lock held. */
+static void punch(device_memory *memory, size_t offset, size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    vgpu_block hole = vgpu_blocks_find(&memory->blocks, offset);
+    /* A page at the edge goes when its other part is free too. */
+    size_t from = offset / page * page;
+    size_t to = (offset + size + page - 1) / page * page;
+    from = from < hole.offset ? (hole.offset + page - 1) / page * page : from;
+    to = to > hole.offset + hole.size ? (hole.offset + hole.size) / page * page : to;
+    if (to > from &&
+        fallocate(memory->arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0) {
+        ls_notice("cannot give %zu freed bytes of device memory back to the system", to - from);
+    }
+}
+
+cudaError_t cudaFree(void *devPtr) {
+    VGPU_ENTER();
+    if (devPtr == NULL) {
+        return cudaSuccess;
+    }
+    int device = vgpu_address_device(devPtr);
+    if (device < 0) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
+    vgpu_device_wait(device);
+    device_memory *memory = memory_of(device);
+    size_t offset = (uintptr_t)devPtr - atomic_load(&memory->base);
+    size_t size = 0;
+    pthread_mutex_lock(&memory->lock);
+    bool freed = vgpu_blocks_free(&memory->blocks, offset, &size);
+    if (freed) {
+        punch(memory, offset, size);
+    }
+    pthread_mutex_unlock(&memory->lock);
+    cudaError_t sticky = vgpu_device_error(device);
+    return vgpu_leave(!freed ? cudaErrorInvalidValue : sticky);
+}
+
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    VGPU_ENTER();
+    if (free == NULL || total == NULL) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
+    device_memory *memory = NULL;
+    cudaError_t status = lock_memory(vgpu_current_device(), &memory);
+    if (status == cudaSuccess) {
+        *free = memory->blocks.free_bytes;
+        *total = memory->arena.size;
+        pthread_mutex_unlock(&memory->lock);
+    }
+    return vgpu_leave(status);
+}
+
+void vgpu_memory_reset(int device) {
+    device_memory *memory = memory_of(device);
+    pthread_mutex_lock(&memory->lock);
+    for (size_t i = 0; i < memory->blocks.count;) {
+        vgpu_block block = memory->blocks.list[i];
+        size_t size = 0;
+        if (block.requested != 0 && vgpu_blocks_free(&memory->blocks, block.offset, &size)) {
+            punch(memory, block.offset, size);
+            i = 0; /* neighbours have merged */
+        } else {
+            i++;
+        }
+    }
+    pthread_mutex_unlock(&memory->lock);
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *ptr) {
+    VGPU_ENTER();
+    if (attributes == NULL) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
+    struct cudaPointerAttributes found = {.type = cudaMemoryTypeUnregistered, .device = -2, .hostPointer = (void *)ptr};
+    int device = vgpu_pointer_device(ptr, NULL);
+    int pinned_on = 0;
+    if (device >= 0) {
+        found = (struct cudaPointerAttributes){
+            .type = cudaMemoryTypeDevice, .device = device, .devicePointer = (void *)ptr};
+    } else if (vgpu_host_pinned(ptr, NULL, &pinned_on)) {
+        found = (struct cudaPointerAttributes){
+            .type = cudaMemoryTypeHost, .device = pinned_on, .devicePointer = (void *)ptr, .hostPointer = (void *)ptr};
+    }
+    *attributes = found;
+    return cudaSuccess;
+}

@@ -1,0 +1,37 @@
+/* What gpu/gpu.h says about this platform. */
+#include <sched.h>
+#include <stdio.h>
+
+#include "gpu/gpu.h"
+#include "gpu/vgpu/runtime.h"
+
+const char *ls_platform_name(void) {
+    return "vgpu";
+}
+
+size_t ls_platform_shared_cores(void) {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) != 0) {
+        return 1;
+    }
+    int count = CPU_COUNT(&cores);
+    return count > 0 ? (size_t)count : 1;
+}
+
+ls_rc ls_platform_device_count(size_t *count) {
+    const vgpu_settings *settings = vgpu_get_settings();
+    if (settings->status != cudaSuccess) {
+        return LS_BAD_INPUT; /* the line about the environment has been printed */
+    }
+    *count = (size_t)settings->devices;
+    return LS_OK;
+}
+
+ls_rc ls_platform_describe(char *text, size_t size) {
+    size_t devices = 0;
+    LS_TRY(ls_platform_device_count(&devices));
+    size_t cores = ls_platform_shared_cores();
+    snprintf(text, size, "%zu virtual device%s on %zu core%s", devices, devices == 1 ? "" : "s", cores,
+             cores == 1 ? "" : "s");
+    return LS_OK;
+}
