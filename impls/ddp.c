@@ -182,6 +182,10 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
 static ls_rc reduce_bucket(ddp *d, size_t index) {
     const ls_bucket *bucket = &d->plan.buckets[index];
     char *grads = (char *)ls_replica_grads(d->replica) + bucket->offset * ls_dtype_size(d->dtype);
+    if (index == d->plan.count - 1) {
+        /* Before the event that the last bucket waits for: its reduction can then never seem to overlap. */
+        LS_TRY(ls_ddp_overlap_backward(&d->overlap, d->compute));
+    }
     LS_CUDA(cudaEventRecord(d->ready[index], d->compute));
     LS_CUDA(cudaStreamWaitEvent(d->communication, d->ready[index], 0));
     /* Multiplied by the reciprocal before the sum, not divided after it, as PyTorch's reducer does. */
@@ -228,7 +232,7 @@ static ls_rc backward(ddp *d) {
         return ls_fail(LS_DEVICE_FAILED, "backward ended with bucket %zu of %zu incomplete: %zu gradients are missing",
                        d->next, d->plan.count, d->missing[d->next]);
     }
-    LS_TRY(ls_ddp_overlap_backward(&d->overlap, d->compute));
+    ls_ddp_overlap_end(&d->overlap);
     LS_CUDA(cudaEventRecord(d->reduced, d->communication));
     LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
     return ls_ddp_watch_enqueued(&d->watch, d->communication);

@@ -43,6 +43,14 @@ void ls_ddp_overlap_begin(ls_ddp_overlap *overlap) {
     overlap->measuring = !overlap->slots[overlap->next].recorded;
 }
 
+void ls_ddp_overlap_end(ls_ddp_overlap *overlap) {
+    if (overlap->measuring) {
+        overlap->slots[overlap->next].recorded = true;
+        overlap->next = (overlap->next + 1) % LS_OVERLAP_SLOTS;
+        overlap->measuring = false;
+    }
+}
+
 ls_rc ls_ddp_overlap_reduction(ls_ddp_overlap *overlap, cudaStream_t stream) {
     if (overlap->measuring) {
         LS_CUDA(cudaEventRecord(overlap->slots[overlap->next].reduction, stream));
@@ -53,9 +61,6 @@ ls_rc ls_ddp_overlap_reduction(ls_ddp_overlap *overlap, cudaStream_t stream) {
 ls_rc ls_ddp_overlap_backward(ls_ddp_overlap *overlap, cudaStream_t stream) {
     if (overlap->measuring) {
         LS_CUDA(cudaEventRecord(overlap->slots[overlap->next].backward, stream));
-        overlap->slots[overlap->next].recorded = true;
-        overlap->next = (overlap->next + 1) % LS_OVERLAP_SLOTS;
-        overlap->measuring = false;
     }
     return LS_OK;
 }

@@ -29,9 +29,10 @@ typedef struct ls_ddp_overlap {
 ls_rc ls_ddp_overlap_open(ls_ddp_overlap *overlap);
 void ls_ddp_overlap_close(ls_ddp_overlap *overlap);
 
-/* At the start of a step: takes a slot, if the oldest one's events have passed. */
+/* Around a step: takes a slot, if the oldest one's events have passed, and gives it up to be read. */
 void ls_ddp_overlap_begin(ls_ddp_overlap *overlap);
-/* The first allreduce comes next on stream; backward's last kernel came last on stream. */
+void ls_ddp_overlap_end(ls_ddp_overlap *overlap);
+/* In between, once each: the first allreduce comes next on stream; the last gradient's kernel came last on stream. */
 ls_rc ls_ddp_overlap_reduction(ls_ddp_overlap *overlap, cudaStream_t stream);
 ls_rc ls_ddp_overlap_backward(ls_ddp_overlap *overlap, cudaStream_t stream);
 

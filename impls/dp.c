@@ -193,7 +193,8 @@ static ls_rc dp_open(const ls_run *run, const ls_rank *rank, const ls_model *mod
 
 /* A step. */
 
-/* Scatter, replicate, forward; outputs leave for the first device. A device without samples only takes its empty batch. */
+/* Scatter, replicate, forward; outputs leave for the first device. A device without samples has
+ * no kernels to run. */
 static ls_rc forward(dp *d, const ls_batch *batch) {
     size_t features = ls_shape_features(ls_replica_model(d->devices[0].replica)->input);
     device *first = &d->devices[0];
@@ -211,14 +212,14 @@ static ls_rc forward(dp *d, const ls_batch *batch) {
         LS_CUDA(cudaSetDevice(dev->id));
         LS_TRY(ls_replica_input(dev->replica, &chunk));
         LS_CUDA(cudaStreamWaitEvent(dev->stream, d->start, 0));
-        if (dev->count == 0) {
-            continue;
-        }
-        if (i > 0) {
+        if (i > 0 && dev->count > 0) {
             LS_TRY(copy_between(d, ls_replica_params(dev->replica), dev->id, ls_replica_params(first->replica),
                                 first->id, d->param_count * d->element, dev->stream));
         }
         LS_TRY(ls_replica_forward(dev->replica, NULL));
+        if (dev->count == 0) {
+            continue;
+        }
         void *gathered = row(d, d->rows, dev->first);
         LS_CUDA(ls_kernel_from_lanes(dev->stream, d->element, ls_lanes(), dev->count, d->classes,
                                      ls_replica_output(dev->replica), i == 0 ? gathered : dev->rows));
