@@ -1,0 +1,222 @@
+#include "verify/oracle_cache.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "reference/hash.h"
+#include "verify/values.h"
+
+typedef struct entry {
+    uint64_t key[2]; /* two hashes of the same bytes, so that a chance equality is out of the question */
+    ls_oracle_local local;
+} entry;
+
+struct ls_oracle_cache {
+    bool has_model;
+    ls_model model;
+    ls_oracle *oracle;
+    size_t count, capacity;
+    entry **entries; /* pointers, so that an answer stays where it is */
+    size_t computed, reused;
+};
+
+ls_rc ls_oracle_cache_open(ls_oracle_cache **out) {
+    *out = ls_calloc(1, sizeof **out, "the oracle's results");
+    return *out != NULL ? LS_OK : LS_DEVICE_FAILED;
+}
+
+static void forget(ls_oracle_cache *cache) {
+    for (size_t i = 0; i < cache->count; i++) {
+        free(cache->entries[i]->local.grads);
+        free(cache->entries[i]);
+    }
+    free(cache->entries);
+    cache->entries = NULL;
+    cache->count = 0;
+    cache->capacity = 0;
+    ls_oracle_close(cache->oracle);
+    cache->oracle = NULL;
+    cache->has_model = false;
+}
+
+void ls_oracle_cache_close(ls_oracle_cache *cache) {
+    if (cache != NULL) {
+        forget(cache);
+        free(cache);
+    }
+}
+
+void ls_oracle_cache_counts(const ls_oracle_cache *cache, size_t *computed, size_t *reused) {
+    *computed = cache->computed;
+    *reused = cache->reused;
+}
+
+static ls_rc use_model(ls_oracle_cache *cache, const ls_model *model) {
+    if (cache->has_model && memcmp(&cache->model, model, sizeof *model) == 0) {
+        return LS_OK;
+    }
+    forget(cache);
+    memcpy(&cache->model, model, sizeof *model);
+    if (ls_oracle_open(&cache->model, &cache->oracle) != 0) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for the oracle of %s", model->name);
+    }
+    cache->has_model = true;
+    return LS_OK;
+}
+
+/* What the oracle reads, in its own types. */
+typedef struct problem {
+    double *params, *x;
+    int32_t *labels;
+    ls_oracle_input input;
+} problem;
+
+static void problem_close(problem *p) {
+    free(p->params);
+    free(p->x);
+    free(p->labels);
+}
+
+static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem *p) {
+    const ls_capture_local *local = ls_case_local(c, step, device);
+    const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
+    size_t features = ls_shape_features(c->model.input);
+    size_t count = (size_t)local->count;
+    *p = (problem){.params = ls_calloc(c->model.param_count, sizeof(double), "parameters"),
+                   .x = ls_calloc(count * features, sizeof(double), "inputs"),
+                   .labels = ls_calloc(count, sizeof(int32_t), "labels")};
+    if (p->params == NULL || p->x == NULL || p->labels == NULL) {
+        problem_close(p);
+        return LS_DEVICE_FAILED;
+    }
+    for (size_t i = 0; i < c->model.param_count; i++) {
+        p->params[i] = ls_value(c->run.dtype, params, i);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t sample = local->indices[i];
+        ls_oracle_pixels(c->data->pixels + sample * features, features, c->normalize, c->mean, c->std,
+                         p->x + i * features);
+        p->labels[i] = c->data->labels[sample];
+    }
+    p->input = (ls_oracle_input){.params = p->params,
+                                 .count = count,
+                                 .x = p->x,
+                                 .labels = p->labels,
+                                 .denominator = 1,
+                                 .decisions = local->decisions,
+                                 .unit_roundoff = ls_roundoff(c->run.dtype)};
+    return LS_OK;
+}
+
+static void make_key(const ls_case *c, size_t step, size_t device, uint64_t key[2]) {
+    const ls_capture_local *local = ls_case_local(c, step, device);
+    const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
+    double setting[4] = {(double)c->run.dtype, c->normalize ? 1 : 0, c->mean, c->std};
+    for (size_t k = 0; k < 2; k++) {
+        uint64_t hash = LS_HASH_SEED ^ (k * UINT64_C(0x9e3779b97f4a7c15));
+        hash = ls_hash(hash, setting, sizeof setting);
+        hash = ls_hash(hash, &c->data, sizeof c->data);
+        hash = ls_hash(hash, params, c->model.param_count * ls_dtype_size(c->run.dtype));
+        hash = ls_hash(hash, local->indices, (size_t)local->count * sizeof *local->indices);
+        key[k] = ls_hash(hash, local->decisions, (size_t)local->count * c->model.decisions_per_sample);
+    }
+}
+
+static const ls_oracle_local *find(const ls_oracle_cache *cache, const uint64_t key[2]) {
+    for (size_t i = 0; i < cache->count; i++) {
+        if (memcmp(cache->entries[i]->key, key, sizeof cache->entries[i]->key) == 0) {
+            return &cache->entries[i]->local;
+        }
+    }
+    return NULL;
+}
+
+/* Room for one more entry; the entry itself is zeroed and has its gradient allocated. */
+static ls_rc add_entry(ls_oracle_cache *cache, entry **out) {
+    if (cache->count == cache->capacity) {
+        size_t capacity = cache->capacity == 0 ? 64 : cache->capacity * 2;
+        entry **grown = realloc(cache->entries, capacity * sizeof(entry *));
+        if (grown == NULL) {
+            return ls_fail(LS_DEVICE_FAILED, "out of memory for the oracle's results");
+        }
+        cache->entries = grown;
+        cache->capacity = capacity;
+    }
+    entry *e = ls_calloc(1, sizeof *e, "a result of the oracle");
+    double *grads = ls_calloc(cache->model.param_count, sizeof(double), "a gradient of the oracle");
+    if (e == NULL || grads == NULL) {
+        free(e);
+        free(grads);
+        return LS_DEVICE_FAILED;
+    }
+    e->local.grads = grads;
+    cache->entries[cache->count++] = e;
+    *out = e;
+    return LS_OK;
+}
+
+ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t step, size_t device,
+                            const ls_oracle_local **out) {
+    LS_TRY(use_model(cache, &c->model));
+    uint64_t key[2];
+    make_key(c, step, device, key);
+    *out = find(cache, key);
+    if (*out != NULL) {
+        cache->reused++;
+        return LS_OK;
+    }
+    problem p;
+    LS_TRY(problem_open(c, step, device, &p));
+    entry *e = NULL;
+    ls_rc rc = add_entry(cache, &e);
+    if (rc == LS_OK) {
+        memcpy(e->key, key, sizeof e->key);
+        if (ls_oracle_gradient(cache->oracle, &p.input, e->local.grads, &e->local.loss_sum, &e->local.decisions) != 0) {
+            rc = ls_fail(LS_DEVICE_FAILED, "out of memory in the oracle");
+        }
+        cache->computed++;
+        *out = &e->local;
+    }
+    problem_close(&p);
+    return rc;
+}
+
+ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t step, double *grads, double *loss) {
+    memset(grads, 0, c->model.param_count * sizeof *grads);
+    double samples = (double)ls_case_samples(c, step);
+    *loss = 0;
+    for (size_t device = 0; device < c->devices; device++) {
+        const ls_oracle_local *local = NULL;
+        LS_TRY(ls_oracle_cache_local(cache, c, step, device, &local));
+        for (size_t i = 0; i < c->model.param_count; i++) {
+            grads[i] += local->grads[i] / samples;
+        }
+        *loss += local->loss_sum / samples;
+    }
+    return LS_OK;
+}
+
+ls_rc ls_oracle_cache_magnitudes(ls_oracle_cache *cache, const ls_case *c, size_t step, double *magnitudes) {
+    LS_TRY(use_model(cache, &c->model));
+    memset(magnitudes, 0, c->model.param_count * sizeof *magnitudes);
+    double *unused = ls_calloc(c->model.param_count, sizeof(double), "a gradient");
+    if (unused == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    ls_rc rc = LS_OK;
+    double loss = 0;
+    for (size_t device = 0; device < c->devices && rc == LS_OK; device++) {
+        problem p;
+        rc = problem_open(c, step, device, &p);
+        if (rc == LS_OK) {
+            p.input.denominator = (double)ls_case_samples(c, step);
+            p.input.magnitudes = magnitudes;
+            if (ls_oracle_gradient(cache->oracle, &p.input, unused, &loss, NULL) != 0) {
+                rc = ls_fail(LS_DEVICE_FAILED, "out of memory in the oracle");
+            }
+            problem_close(&p);
+        }
+    }
+    free(unused);
+    return rc;
+}

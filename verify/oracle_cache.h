@@ -1,0 +1,34 @@
+/* The oracle's gradient for what each device computed, remembered by content: implementations that start a step from the
+ * same parameters with the same samples and take the same decisions share one computation. */
+#ifndef LS_VERIFY_ORACLE_CACHE_H
+#define LS_VERIFY_ORACLE_CACHE_H
+
+#include "reference/oracle/oracle.h"
+#include "verify/case.h"
+
+typedef struct ls_oracle_cache ls_oracle_cache;
+
+/* The gradient of the sum (not the mean) of the losses of one device's samples in one step, at the parameters that the
+ * step started from on its rank, following the device's decisions. */
+typedef struct ls_oracle_local {
+    double *grads; /* [param_count], owned by the cache until the next case of another model */
+    double loss_sum;
+    ls_oracle_decisions decisions;
+} ls_oracle_local;
+
+ls_rc ls_oracle_cache_open(ls_oracle_cache **out);
+void ls_oracle_cache_close(ls_oracle_cache *cache);
+
+ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t step, size_t device,
+                            const ls_oracle_local **out);
+
+/* Gradient of the mean loss over all samples of a step, and that mean. grads: [param_count], overwritten. */
+ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t step, double *grads, double *loss);
+
+/* Sum of |terms| of the same gradient (not remembered). */
+ls_rc ls_oracle_cache_magnitudes(ls_oracle_cache *cache, const ls_case *c, size_t step, double *magnitudes);
+
+/* Runs of the oracle so far, and answers that needed none. */
+void ls_oracle_cache_counts(const ls_oracle_cache *cache, size_t *computed, size_t *reused);
+
+#endif
