@@ -1,0 +1,228 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "impls/options.h"
+
+/* Splits a line at blanks and parses it; what was printed on stderr goes to error. */
+static ls_rc parse(unsigned command, const char *line, ls_options *options, char *error, size_t size) {
+    char copy[1024], *words[64];
+    int count = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
+        words[count++] = word;
+    }
+    int saved = dup(STDERR_FILENO), ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_true(saved >= 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    bool help = false;
+    ls_rc rc = ls_options_parse(command, count, words, options, &help);
+    assert_true(dup2(saved, STDERR_FILENO) >= 0);
+    close(saved);
+    close(ends[1]);
+    ssize_t length = read(ends[0], error, size - 1);
+    close(ends[0]);
+    error[length > 0 ? length : 0] = '\0';
+    return rc;
+}
+
+static ls_options good(unsigned command, const char *line) {
+    ls_options options;
+    char error[1024];
+    ls_rc rc = parse(command, line, &options, error, sizeof error);
+    if (rc != LS_OK) {
+        fail_msg("'%s' was refused: %s", line, error);
+    }
+    return options;
+}
+
+static void refused(unsigned command, const char *line, const char *expected) {
+    ls_options options;
+    char error[1024];
+    assert_int_equal(parse(command, line, &options, error, sizeof error), LS_BAD_INPUT);
+    char *newline = strchr(error, '\n');
+    assert_non_null(newline);
+    assert_int_equal(newline[1], '\0'); /* one line */
+    if (strstr(error, expected) == NULL) {
+        fail_msg("'%s' gave '%s', which does not say '%s'", line, error, expected);
+    }
+}
+
+static void defaults_are_those_of_the_sources(void **state) {
+    (void)state;
+    ls_run run = good(LS_COMMAND_TRAIN, "").run;
+    assert_int_equal(run.batch, 64);
+    assert_float_equal(run.lr, 0.01, 0);
+    assert_float_equal(run.momentum, 0.5, 0);
+    assert_int_equal(run.log_every, 10);
+    assert_int_equal(run.seed, 0);
+    assert_int_equal(run.bucket_bytes, 26214400);
+    assert_int_equal(run.dtype, LS_FLOAT32);
+    assert_int_equal(run.steps, SIZE_MAX);
+    assert_string_equal(run.data, "fashion-mnist");
+}
+
+static void every_option_reaches_its_field(void **state) {
+    (void)state;
+    ls_run run =
+        good(LS_COMMAND_TRAIN,
+             "--impl mpi --devices 3 --ranks threads --model seed-conv --data synthetic:100 --normalize 0.5,0.25 "
+             "--dtype float64 --batch 7 --global-batch 21 --epochs 4 --steps 9 --lr 0.125 --momentum=0.75 "
+             "--weight-decay 0.5 --seed 18446744073709551615 --log-every 3 --bucket-bytes 16KiB --timeout 2.5 "
+             "--save a.safetensors --json b.json")
+            .run;
+    assert_string_equal(run.impl, "mpi");
+    assert_int_equal(run.devices, 3);
+    assert_int_equal(run.ranks, LS_RANKS_THREADS);
+    assert_string_equal(run.model, "seed-conv");
+    assert_string_equal(run.data, "synthetic:100");
+    assert_true(run.normalize_given && run.normalize);
+    assert_float_equal(run.mean, 0.5, 0);
+    assert_float_equal(run.std, 0.25, 0);
+    assert_int_equal(run.dtype, LS_FLOAT64);
+    assert_int_equal(run.batch, 7);
+    assert_int_equal(run.global_batch, 21);
+    assert_int_equal(run.epochs, 4);
+    assert_int_equal(run.steps, 9);
+    assert_float_equal(run.lr, 0.125, 0);
+    assert_float_equal(run.momentum, 0.75, 0);
+    assert_float_equal(run.weight_decay, 0.5, 0);
+    assert_true(run.seed == UINT64_MAX);
+    assert_int_equal(run.log_every, 3);
+    assert_int_equal(run.bucket_bytes, 16384);
+    assert_float_equal(run.timeout, 2.5, 0);
+    assert_string_equal(run.save, "a.safetensors");
+    assert_string_equal(run.json, "b.json");
+}
+
+static void lists_keep_their_order(void **state) {
+    (void)state;
+    ls_options options = good(LS_COMMAND_VERIFY, "--impl mpi,dp --devices 8,1,2 --bucket-bytes 4096,1MiB --model all");
+    assert_int_equal(options.impl_count, 2);
+    assert_string_equal(options.impls[0], "mpi");
+    assert_string_equal(options.impls[1], "dp");
+    assert_false(options.impl_all);
+    assert_int_equal(options.device_count, 3);
+    assert_int_equal(options.devices[0], 8);
+    assert_int_equal(options.devices[2], 2);
+    assert_int_equal(options.bucket_count, 2);
+    assert_int_equal(options.buckets[1], 1048576);
+    assert_int_equal(options.model_count, 2);
+    options = good(LS_COMMAND_VERIFY, "");
+    assert_true(options.impl_all);
+    assert_int_equal(options.impl_count, 4);
+    assert_int_equal(options.dtype_count, 2);
+    assert_int_equal(options.ranks_count, 2);
+    assert_int_equal(options.bucket_count, 3);
+}
+
+static void bad_values_are_refused_by_name(void **state) {
+    (void)state;
+    refused(LS_COMMAND_TRAIN, "--devices 0", "'0' is not a whole number from 1");
+    refused(LS_COMMAND_TRAIN, "--devices two", "'two'");
+    refused(LS_COMMAND_TRAIN, "--devices -1", "'-1'");
+    refused(LS_COMMAND_SWEEP, "--devices 1,,2", "''");
+    refused(LS_COMMAND_SWEEP, "--devices 1,2x", "'2x'");
+    refused(LS_COMMAND_SWEEP, "--devices 2,2", "twice");
+    refused(LS_COMMAND_TRAIN, "--devices 1,2", "expected one");
+    refused(LS_COMMAND_TRAIN, "--impl horovod", "expected single, dp, ddp, mpi or all");
+    refused(LS_COMMAND_VERIFY, "--impl dp,horovod", "'horovod'");
+    refused(LS_COMMAND_TRAIN, "--model lenet", "expected seed-cnn, seed-conv or all");
+    refused(LS_COMMAND_TRAIN, "--data imagenet", "imagenet");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5", "MEAN,STD");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5,0", "STD above 0");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5,1,2", "MEAN,STD");
+    refused(LS_COMMAND_TRAIN, "--dtype float16", "float32 or float64");
+    refused(LS_COMMAND_TRAIN, "--batch 0", "from 1 to");
+    refused(LS_COMMAND_TRAIN, "--batch 1e3", "'1e3'");
+    refused(LS_COMMAND_TRAIN, "--batch 99999999999999999999", "'99999999999999999999'");
+    refused(LS_COMMAND_TRAIN, "--lr nan", "'nan'");
+    refused(LS_COMMAND_TRAIN, "--lr -0.1", "'-0.1'");
+    refused(LS_COMMAND_TRAIN, "--lr 0.1x", "'0.1x'");
+    refused(LS_COMMAND_TRAIN, "--momentum 1.5", "from 0 to 1");
+    refused(LS_COMMAND_TRAIN, "--seed -1", "'-1'");
+    refused(LS_COMMAND_TRAIN, "--bucket-bytes 0", "'0'");
+    refused(LS_COMMAND_TRAIN, "--bucket-bytes 4KB", "'4KB'");
+    refused(LS_COMMAND_TRAIN, "--ranks fibers", "processes or threads");
+    refused(LS_COMMAND_SWEEP, "--scaling weakly", "weak or strong");
+    refused(LS_COMMAND_TRAIN, "--timeout 0", "from 0.1");
+    refused(LS_COMMAND_TRAIN, "--save", "needs a value");
+    refused(LS_COMMAND_TRAIN, "--frobnicate", "unknown option '--frobnicate'");
+    refused(LS_COMMAND_TRAIN, "--dev 2", "unknown option '--dev'");
+    refused(LS_COMMAND_TRAIN, "--scaling weak", "does not belong to this command");
+    refused(LS_COMMAND_TRAIN, "--capture", "does not belong to this command");
+    refused(LS_COMMAND_TRAIN, "results.jsonl", "unexpected word");
+}
+
+/* What the launcher hands to a rank program reads back as the same run, field by field. */
+static void a_run_survives_its_command_line(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "--impl dp --devices 1",
+        "--impl ddp --devices 5 --ranks threads --model seed-conv --data synthetic:77 --normalize 0.1307,0.3081",
+        "--impl mpi --devices 2 --normalize none --dtype float64 --batch 9 --epochs 2 --steps 0 --lr 0.1 --momentum 0",
+        "--impl single --devices 1 --global-batch 130 --seed 42 --log-every 0 --bucket-bytes 4097 --timeout 0.3",
+        "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        ls_run run = good(LS_COMMAND_TRAIN, lines[i]).run;
+        run.capture = run.time_steps = i % 2 == 0;
+        run.warmup = i;
+        snprintf(run.run_dir, sizeof run.run_dir, "/nowhere/run %zu", i);
+        char **words = ls_options_argv("program", LS_COMMAND_RANK, &run);
+        assert_non_null(words);
+        assert_string_equal(words[0], "program");
+        assert_string_equal(words[1], "rank");
+        int count = 0;
+        while (words[count] != NULL) {
+            count++;
+        }
+        ls_options again;
+        bool help = false;
+        assert_int_equal(ls_options_parse(LS_COMMAND_RANK, count - 2, words + 2, &again, &help), LS_OK);
+        assert_memory_equal(&again.run.lr, &run.lr, sizeof run.lr);
+        assert_string_equal(again.run.run_dir, run.run_dir);
+        char first[4096], second[4096];
+        ls_options_line("program", LS_COMMAND_RANK, &run, first, sizeof first);
+        ls_options_line("program", LS_COMMAND_RANK, &again.run, second, sizeof second);
+        assert_string_equal(first, second);
+        assert_int_equal(again.run.capture, run.capture);
+        assert_int_equal(again.run.devices, run.devices);
+        assert_int_equal(again.run.normalize_given, run.normalize_given);
+        assert_float_equal(again.run.std, run.std, 0);
+        free(words);
+    }
+}
+
+static void a_line_is_quoted_for_the_shell(void **state) {
+    (void)state;
+    ls_run run;
+    ls_run_defaults(&run);
+    snprintf(run.data, sizeof run.data, "mnist:/my data");
+    char line[4096];
+    ls_options_line("lockstep", LS_COMMAND_TRAIN, &run, line, sizeof line);
+    assert_string_equal(line, "lockstep train --impl ddp --devices 2 --data 'mnist:/my data'");
+    ls_options_line("lockstep", LS_COMMAND_VERIFY, &run, line, sizeof line);
+    assert_non_null(strstr(line, "--model seed-cnn"));
+    assert_non_null(strstr(line, "--dtype float32"));
+    assert_non_null(strstr(line, "--bucket-bytes 26214400"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_sources),
+        cmocka_unit_test(every_option_reaches_its_field),
+        cmocka_unit_test(lists_keep_their_order),
+        cmocka_unit_test(bad_values_are_refused_by_name),
+        cmocka_unit_test(a_run_survives_its_command_line),
+        cmocka_unit_test(a_line_is_quoted_for_the_shell),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

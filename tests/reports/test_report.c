@@ -1,0 +1,207 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "reports/plot.h"
+#include "reports/report.h"
+#include "reports/rows.h"
+
+static char folder[256], results[300];
+
+static int make_folder(void **state) {
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/report-test-XXXXXX", base != NULL ? base : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    snprintf(results, sizeof results, "%s/results.jsonl", folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    char command[400];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* A sweep row: throughput and efficiency follow from the step's seconds, the base's seconds and the device count. */
+static void row(FILE *out, const char *impl, size_t devices, double step, double base, bool oversubscribed,
+                const char *status) {
+    double speedup = (double)devices * base / step;
+    fprintf(out,
+            "{\"schema\":1,\"kind\":\"sweep\",\"impl\":\"%s\",\"ranks\":null,\"world\":1,\"devices\":%zu,\"local_"
+            "batch\":64,"
+            "\"global_batch\":%zu,\"model\":\"seed-cnn\",\"data\":\"synthetic:<100>\",\"dtype\":\"float32\","
+            "\"bucket_bytes\":null,\"scaling\":\"weak\",\"platform\":\"vgpu\",\"device\":\"2 virtual devices\","
+            "\"clock\":\"real\",\"link\":null,\"oversubscribed\":%s,\"status\":\"%s\",\"reason\":%s,"
+            "\"verification\":\"PASSED\",\"command\":\"lockstep sweep & more\"",
+            impl, devices, 64 * devices, oversubscribed ? "true" : "false", status,
+            strcmp(status, "PASSED") == 0 ? "null" : "\"a rank <died>\"");
+    if (strcmp(status, "PASSED") == 0) {
+        const char *keys[] = {"step_seconds", "samples_per_second", "base_step_seconds", "speedup", "efficiency"};
+        double values[] = {step, 64 * (double)devices / step, base, speedup, speedup / (double)devices};
+        for (size_t i = 0; i < 5; i++) {
+            fprintf(out, ",\"%s\":{\"median\":%.17g,\"low\":%.17g,\"high\":%.17g,\"confidence\":0.95}", keys[i],
+                    values[i], values[i] * 0.9, values[i] * 1.1);
+        }
+    }
+    fprintf(out, "}\n");
+}
+
+static FILE *open_results(void) {
+    FILE *out = fopen(results, "w");
+    assert_non_null(out);
+    return out;
+}
+
+static void write_good(void) {
+    FILE *out = open_results();
+    row(out, "single", 1, 0.008, 0.008, false, "PASSED"); /* measured again below: the later row counts */
+    row(out, "dp", 4, 0.010, 0.004, true, "PASSED");
+    row(out, "dp", 2, 0.005, 0.004, false, "PASSED");
+    row(out, "mpi", 2, 0, 0, false, "FAILED");
+    row(out, "single", 1, 0.004, 0.004, false, "PASSED");
+    assert_int_equal(fclose(out), 0);
+}
+
+static char *read_all(const char *name) {
+    char path[700];
+    snprintf(path, sizeof path, "%s/out/%s", folder, name);
+    FILE *in = fopen(path, "r");
+    assert_non_null(in);
+    char *text = calloc(1, 65536);
+    assert_non_null(text);
+    assert_true(fread(text, 1, 65535, in) > 0);
+    assert_int_equal(fclose(in), 0);
+    return text;
+}
+
+static void assert_contains(const char *text, const char *expected) {
+    if (strstr(text, expected) == NULL) {
+        fail_msg("'%s' is not in:\n%s", expected, text);
+    }
+}
+
+static void rows_are_grouped_and_sorted(void **state) {
+    (void)state;
+    write_good();
+    ls_report_rows rows;
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
+    assert_int_equal(json_array_size(rows.sweep), 4);
+    assert_int_equal(rows.count, 1);
+    assert_int_equal(rows.groups[0].count, 2);
+    assert_string_equal(rows.groups[0].series[1].label, "dp");
+    assert_int_equal(rows.groups[0].series[1].points[0].devices, 2);
+    assert_int_equal(rows.groups[0].series[1].points[1].devices, 4);
+    ls_report_value value;
+    assert_true(ls_report_statistic(rows.groups[0].series[0].points[0].row, "step_seconds", &value));
+    assert_float_equal(value.median, 0.004, 0);
+    ls_report_rows_free(&rows);
+}
+
+static void a_report_has_plots_with_data_and_script(void **state) {
+    (void)state;
+    write_good();
+    char output[300], index[600];
+    snprintf(output, sizeof output, "%s/out", folder);
+    assert_int_equal(ls_report_generate(results, output, index, sizeof index), LS_OK);
+    assert_int_equal(index[0], '/');
+    assert_int_equal(access(index, R_OK), 0);
+
+    char *data = read_all("throughput-seed-cnn-float32-weak-b64-synthetic--100--vgpu.dat");
+    assert_contains(data, "# single\n1 16000 14400 17600\n");
+    assert_contains(data, "# dp\n2 25600 23040 28160\n");
+    assert_contains(data, "# dp, oversubscribed\n4 25600 23040 28160\n");
+    assert_contains(data, "# ideal: devices x base\n1 16000\n2 32000\n"); /* ends where scaling ends */
+    assert_null(strstr(data, "3 48000"));
+    free(data);
+    data = read_all("efficiency-seed-cnn-float32-weak-b64-synthetic--100--vgpu.dat");
+    assert_contains(data, "# dp\n2 0.8 0.72 0.88\n");
+    assert_contains(data, "# dp, oversubscribed\nNaN"); /* left out */
+    free(data);
+    char *picture = read_all("throughput-seed-cnn-float32-weak-b64-synthetic--100--vgpu.svg");
+    assert_contains(picture, "<svg");
+    assert_contains(picture, "ideal: devices x base");
+    free(picture);
+    picture = read_all("efficiency-seed-cnn-float32-weak-b64-synthetic--100--vgpu.png");
+    assert_memory_equal(picture, "\x89PNG", 4);
+    free(picture);
+
+    char *page = read_all("index.html");
+    assert_contains(page, "synthetic:&lt;100&gt;");
+    assert_contains(page, "a rank &lt;died&gt;");
+    assert_contains(page, "lockstep sweep &amp; more");
+    assert_contains(page, "Oversubscribed points are left out");
+    assert_contains(page, "3 of 4 passed");
+    free(page);
+    snprintf(output, sizeof output, "%s/out", folder);
+    assert_int_equal(ls_report_generate(results, output, index, sizeof index), LS_OK); /* again over the first */
+}
+
+static void refused(const char *line, const char *before) {
+    FILE *out = open_results();
+    fprintf(out, "%s", before);
+    if (before[0] == '\0') {
+        row(out, "single", 1, 0.004, 0.004, false, "PASSED");
+    }
+    fprintf(out, "%s\n", line);
+    assert_int_equal(fclose(out), 0);
+    ls_report_rows rows;
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_BAD_INPUT);
+}
+
+static void broken_files_are_refused(void **state) {
+    (void)state;
+    refused("{\"schema\":1,\"kind\":\"sweep\"", "");                  /* cut */
+    refused("[1]", "");                                               /* not an object */
+    refused("{\"schema\":2,\"kind\":\"sweep\"}", "");                 /* another schema */
+    refused("{\"schema\":1,\"kind\":\"sweep\",\"impl\":\"dp\"}", ""); /* fields missing */
+    refused("{\"schema\":1,\"schema\":1}", "");                       /* a key twice */
+    refused("", "\n");                                                /* no rows */
+    ls_report_rows rows;
+    assert_int_equal(ls_report_rows_read("/nonexistent/results.jsonl", &rows), LS_BAD_INPUT);
+    assert_int_equal(ls_report_rows_read(folder, &rows), LS_BAD_INPUT); /* a folder */
+}
+
+static void a_failed_report_leaves_the_earlier_one(void **state) {
+    (void)state;
+    write_good();
+    char output[300], index[600], path[700];
+    snprintf(output, sizeof output, "%s/out", folder);
+    assert_int_equal(ls_report_generate(results, output, index, sizeof index), LS_OK);
+    struct stat before, after;
+    assert_int_equal(stat(index, &before), 0);
+    char *search = strdup(getenv("PATH"));
+    assert_non_null(search);
+    assert_int_equal(setenv("PATH", folder, 1), 0); /* no gnuplot there */
+    assert_int_equal(ls_report_generate(results, output, path, sizeof path), LS_BAD_INPUT);
+    assert_int_equal(setenv("PATH", search, 1), 0);
+    free(search);
+    assert_int_equal(stat(index, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
+    char command[400];
+    snprintf(command, sizeof command, "test -z \"$(find '%s' -name '.making*')\"", output);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ls_report_generate(results, "/dev/null/report", path, sizeof path), LS_BAD_INPUT);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_grouped_and_sorted),
+        cmocka_unit_test(a_report_has_plots_with_data_and_script),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(a_failed_report_leaves_the_earlier_one),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
