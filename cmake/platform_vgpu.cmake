@@ -1,8 +1,27 @@
 # The vgpu platform: the CUDA runtime and NCCL on CPU threads; kernels compiled by the C++ compiler.
 file(GLOB platform_sources CONFIGURE_DEPENDS vgpu/*.c vgpu/*.cc)
 file(GLOB math_sources CONFIGURE_DEPENDS vgpu/math/*.c)
+list(FILTER math_sources EXCLUDE REGEX "/direct\\.c$")
 
-add_library(lockstep_gpu STATIC ${base_sources} ${kernel_sources} ${platform_sources} ${math_sources})
+# lockstep_direct(<variable> <table> <name> [options...]): the loops of vgpu/math/direct.c compiled for one instruction set;
+# isa.c chooses among the tables when the program runs. Here alone products and sums may fuse.
+function(lockstep_direct variable table name)
+  add_library(${table} OBJECT vgpu/math/direct.c)
+  target_link_libraries(${table} PRIVATE lockstep_flags)
+  target_compile_definitions(${table} PRIVATE DIRECT_ISA=${table} DIRECT_ISA_NAME="${name}")
+  target_compile_options(${table} PRIVATE -O3 -ffp-contract=fast ${ARGN})
+  set(${variable} ${${variable}} $<TARGET_OBJECTS:${table}> PARENT_SCOPE)
+endfunction()
+set(direct_objects "")
+lockstep_direct(direct_objects direct_baseline baseline)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  lockstep_direct(direct_objects direct_avx2 AVX2 -mavx2 -mfma)
+  lockstep_direct(direct_objects direct_avx512 AVX-512 -mavx2 -mfma -mavx512f -mavx512vl -mavx512dq -mavx512bw)
+endif()
+
+add_library(lockstep_gpu STATIC ${base_sources} ${kernel_sources} ${platform_sources} ${math_sources} ${direct_objects})
 set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-O3;-fno-trapping-math")
 target_include_directories(lockstep_gpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/vgpu/include)
 target_link_libraries(lockstep_gpu PUBLIC lockstep_flags Threads::Threads m)
+# At -O2 gcc leaves loops of unknown length scalar.
+set_source_files_properties(vgpu/nccl_reduce.c PROPERTIES COMPILE_OPTIONS -O3)

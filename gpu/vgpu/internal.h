@@ -36,6 +36,9 @@ cudaError_t vgpu_device_arena(int device, vgpu_arena *out);
  * is not a live device allocation. */
 int vgpu_pointer_device(const void *pointer, size_t *remaining);
 
+/* The device's sticky error: once it is set, the operations queued on the device are dropped without being run. */
+cudaError_t vgpu_device_error(int device);
+
 #ifndef __cplusplus
 /* Waiting across threads and processes on a 32-bit word in shared memory: spins about 50 times, yields, then sleeps on a
  * futex. Returns 0 when *word != expected, -1 when deadline_ns (CLOCK_MONOTONIC; 0: never) has passed. */

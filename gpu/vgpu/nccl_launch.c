@@ -1,0 +1,90 @@
+/* Queues collectives on their streams, numbers them, and refuses an order of launches that would deadlock on GPUs. */
+#include <stdio.h>
+
+#include "gpu/vgpu/nccl_internal.h"
+
+static _Atomic uint64_t launches, threads;
+
+static uint64_t this_thread(void) {
+    static _Thread_local uint64_t number;
+    if (number == 0) {
+        number = atomic_fetch_add(&threads, 1) + 1;
+    }
+    return number;
+}
+
+/* On GPUs a collective of one device may hold up its thread until its peers have started: one thread that starts two devices'
+ * parts of the same collective must do so in one group. Here it would work, so that it must be found. */
+static ncclResult_t check_group(const nccl_operation *o, uint64_t launch) {
+    nccl_clique *clique = o->comm->clique;
+    uint64_t thread = this_thread();
+    int other = -1;
+    pthread_mutex_lock(&clique->lock);
+    for (int rank = 0; rank < clique->ranks; rank++) {
+        const nccl_launch_record *record = &clique->records[rank];
+        if (rank != o->comm->rank && record->sequence == o->sequence && record->thread == thread &&
+            record->launch != launch) {
+            other = rank;
+        }
+    }
+    clique->records[o->comm->rank] = (nccl_launch_record){o->sequence, thread, launch};
+    pthread_mutex_unlock(&clique->lock);
+    if (other < 0) {
+        return ncclSuccess;
+    }
+    nccl_clique_fail(
+        clique, ncclInvalidUsage,
+        "%s #%u: one thread started it for rank %d and then for rank %d outside a common group; on GPUs this "
+        "may deadlock: put both calls between ncclGroupStart and ncclGroupEnd",
+        nccl_kind_name(o->what.kind), o->sequence, other, o->comm->rank);
+    char text[NCCL_TEXT_BYTES];
+    ncclResult_t result = nccl_clique_status(clique, text);
+    return nccl_fail(result, "%s", text);
+}
+
+static ncclResult_t submit(nccl_operation *o) {
+    int before;
+    cudaError_t status = cudaGetDevice(&before);
+    if (status == cudaSuccess && before != o->comm->device) {
+        status = cudaSetDevice(o->comm->device); /* stream 0 is the communicator's device's */
+    }
+    if (status == cudaSuccess) {
+        int device = vgpu_stream_device(o->stream);
+        if (device != o->comm->device) {
+            cudaSetDevice(before);
+            return nccl_fail(ncclInvalidArgument,
+                             "%s of rank %d: the stream is of device %d, the communicator of device %d",
+                             nccl_kind_name(o->what.kind), o->comm->rank, device, o->comm->device);
+        }
+        status = vgpu_submit(o->stream, nccl_kind_name(o->what.kind), nccl_run, o, sizeof *o);
+        if (before != o->comm->device) {
+            cudaSetDevice(before);
+        }
+    }
+    if (status != cudaSuccess) {
+        return nccl_fail(ncclUnhandledCudaError, "%s of rank %d: %s", nccl_kind_name(o->what.kind), o->comm->rank,
+                         cudaGetErrorString(status));
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t nccl_launch(nccl_operation *operations, size_t count) {
+    _Static_assert(sizeof *operations <= VGPU_PAYLOAD_BYTES, "an operation must fit into a stream's payload");
+    uint64_t launch = atomic_fetch_add(&launches, 1) + 1;
+    ncclResult_t result = ncclSuccess;
+    for (size_t i = 0; i < count && result == ncclSuccess; i++) {
+        nccl_operation *o = &operations[i];
+        pthread_mutex_lock(&o->comm->lock);
+        o->sequence = o->comm->launched + 1;
+        o->generation = o->comm->generation;
+        result = check_group(o, launch);
+        if (result == ncclSuccess) {
+            result = submit(o);
+        }
+        if (result == ncclSuccess) {
+            o->comm->launched++;
+        }
+        pthread_mutex_unlock(&o->comm->lock);
+    }
+    return result;
+}

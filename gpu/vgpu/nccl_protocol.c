@@ -1,0 +1,344 @@
+/* A collective as it runs on its stream's thread. Every rank announces what it does in the control block, checks that all do
+ * the same, moves its part of the data over the shared mappings, and waits until all have moved theirs. The part of a rank is
+ * reduced over all ranks in the order 0..n-1, so every element has one order of summation and all ranks get its bits.
+ * Small allreduces put their data into the announcement: each rank reduces all of it for itself, and nothing is waited for. */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/vgpu/nccl_internal.h"
+
+enum { SPINS = 50, YIELDS = 100 };
+
+const char *nccl_kind_name(unsigned kind) {
+    static const char *const names[] = {[NCCL_ALLREDUCE] = "allreduce",
+                                        [NCCL_BROADCAST] = "broadcast",
+                                        [NCCL_REDUCE] = "reduce",
+                                        [NCCL_ALLGATHER] = "all-gather",
+                                        [NCCL_REDUCESCATTER] = "reduce-scatter"};
+    return kind >= NCCL_ALLREDUCE && kind <= NCCL_REDUCESCATTER ? names[kind] : "unknown collective";
+}
+
+static bool has_op(unsigned kind) {
+    return kind == NCCL_ALLREDUCE || kind == NCCL_REDUCE || kind == NCCL_REDUCESCATTER;
+}
+
+void nccl_describe(char *text, size_t size, const nccl_descriptor *what) {
+    char root[32] = "";
+    if (what->kind == NCCL_BROADCAST || what->kind == NCCL_REDUCE) {
+        snprintf(root, sizeof root, " root %u", what->root);
+    }
+    snprintf(text, size, "%s of %llu %s%s%s%s", nccl_kind_name(what->kind), (unsigned long long)what->count,
+             nccl_dtype_name(what->dtype), has_op(what->kind) ? " " : "",
+             has_op(what->kind) ? nccl_op_name(what->op) : "", root);
+}
+
+static void pause_core(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* The failure that ends this operation, if any, kept as the communicator's. */
+static ncclResult_t check_failure(ncclComm_t comm) {
+    char text[NCCL_TEXT_BYTES];
+    ncclResult_t result = nccl_clique_status(comm->clique, text);
+    if (result != ncclSuccess) {
+        pthread_mutex_lock(&comm->lock);
+        if (atomic_load(&comm->async_error) == ncclSuccess) {
+            memcpy(comm->error_text, text, sizeof text);
+            atomic_store(&comm->async_error, (int)result);
+        }
+        pthread_mutex_unlock(&comm->lock);
+    } else if (atomic_load(&comm->aborted)) {
+        result = ncclRemoteError;
+    }
+    return result;
+}
+
+/* What a rank waits for: peer's word to reach the operation's number. */
+typedef struct wait {
+    const nccl_operation *operation;
+    int peer;
+    _Atomic unsigned *word;
+    const char *verb; /* what the peer has not done when this never ends */
+} wait;
+
+static bool reached(const wait *w) {
+    return (int)(atomic_load(w->word) - w->operation->sequence) >= 0;
+}
+
+static void give_up(const wait *w, const char *why) {
+    const nccl_operation *o = w->operation;
+    nccl_clique_fail(o->comm->clique, ncclRemoteError, "rank %d (pid %d) did not %s %s #%u%s", w->peer,
+                     (int)o->comm->clique->peers[w->peer].pid, w->verb, nccl_kind_name(o->what.kind), o->sequence, why);
+}
+
+/* Sleeps until the word is reached; looks around every NCCL_SLICE_NS. */
+static ncclResult_t sleep_for(const wait *w) {
+    ncclComm_t comm = w->operation->comm;
+    nccl_slot *slot = &comm->clique->control->slots[w->peer];
+    const unsigned long long end = vgpu_now_ns() + comm->timeout_ns;
+    ncclResult_t result = ncclSuccess;
+    atomic_fetch_add(&slot->sleepers, 1);
+    while (!reached(w) && (result = check_failure(comm)) == ncclSuccess) {
+        const unsigned long long now = vgpu_now_ns();
+        const unsigned seen = atomic_load(w->word);
+        /* In this order: a peer may do its part and then end. */
+        bool ended = nccl_peer_ended(&comm->clique->peers[w->peer]), left = atomic_load(&slot->left) != 0;
+        if (reached(w)) {
+            break;
+        }
+        if (ended) {
+            give_up(w, ": its process has ended");
+        } else if (left) {
+            give_up(w, ": it has destroyed its communicator");
+        } else if (now >= end) {
+            char why[64];
+            snprintf(why, sizeof why, " within %g s", (double)comm->timeout_ns / 1e9);
+            give_up(w, why);
+        } else {
+            unsigned long long slice = now + NCCL_SLICE_NS;
+            vgpu_wait_while(w->word, seen, slice < end ? slice : end);
+        }
+    }
+    atomic_fetch_sub(&slot->sleepers, 1);
+    return result;
+}
+
+static ncclResult_t wait_for(const wait *w) {
+    for (int i = 0; i < SPINS; i++) {
+        if (reached(w)) {
+            return ncclSuccess;
+        }
+        pause_core();
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        if (reached(w)) {
+            return ncclSuccess;
+        }
+        sched_yield();
+    }
+    return sleep_for(w);
+}
+
+/* The counterpart of sleep_for: a peer either sees the new value or is seen here as a sleeper. */
+static void announce(nccl_slot *slot, _Atomic unsigned *word, unsigned value) {
+    atomic_store(word, value);
+    if (atomic_load(&slot->sleepers) != 0) {
+        vgpu_wake_all(word);
+    }
+}
+
+static bool is_inline(const nccl_descriptor *what) {
+    return what->kind == NCCL_ALLREDUCE && what->count <= NCCL_INLINE_BYTES / nccl_dtype_size(what->dtype);
+}
+
+static void publish(const nccl_operation *o) {
+    ncclComm_t comm = o->comm;
+    nccl_slot *slot = &comm->clique->control->slots[comm->rank];
+    nccl_entry *entry = &slot->entry[o->sequence & 1];
+    entry->what = o->what;
+    if (is_inline(&o->what) && o->what.count > 0) {
+        memcpy(slot->data[o->sequence & 1], comm->clique->peers[comm->rank].base + o->what.send,
+               o->what.count * nccl_dtype_size(o->what.dtype));
+    }
+    announce(slot, &entry->sequence, o->sequence);
+}
+
+static bool agree(const nccl_descriptor *a, const nccl_descriptor *b) {
+    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root && a->count == b->count;
+}
+
+static ncclResult_t check_agreement(const nccl_operation *o) {
+    nccl_clique *clique = o->comm->clique;
+    const nccl_slot *slots = clique->control->slots;
+    const nccl_descriptor *first = &slots[0].entry[o->sequence & 1].what;
+    for (int rank = 1; rank < o->comm->ranks; rank++) {
+        const nccl_descriptor *other = &slots[rank].entry[o->sequence & 1].what;
+        if (!agree(first, other)) {
+            char a[128], b[128];
+            nccl_describe(a, sizeof a, first);
+            nccl_describe(b, sizeof b, other);
+            nccl_clique_fail(
+                clique, ncclInvalidUsage,
+                "collective #%u differs between ranks: rank 0 (pid %d) calls %s, rank %d (pid %d) calls %s",
+                o->sequence, (int)clique->peers[0].pid, a, rank, (int)clique->peers[rank].pid, b);
+            return check_failure(o->comm);
+        }
+    }
+    return ncclSuccess;
+}
+
+static ncclResult_t wait_all(const nccl_operation *o, bool done) {
+    ncclComm_t comm = o->comm;
+    for (int rank = 0; rank < comm->ranks; rank++) {
+        nccl_slot *slot = &comm->clique->control->slots[rank];
+        wait w = {.operation = o,
+                  .peer = rank,
+                  .word = done ? &slot->done : &slot->entry[o->sequence & 1].sequence,
+                  .verb = done ? "finish" : "reach"};
+        ncclResult_t result = rank == comm->rank ? ncclSuccess : wait_for(&w);
+        if (result != ncclSuccess) {
+            return result;
+        }
+    }
+    return ncclSuccess;
+}
+
+static char *send_buffer(const nccl_operation *o, int rank) {
+    nccl_clique *clique = o->comm->clique;
+    return clique->peers[rank].base + clique->control->slots[rank].entry[o->sequence & 1].what.send;
+}
+
+static char *receive_buffer(const nccl_operation *o, int rank) {
+    nccl_clique *clique = o->comm->clique;
+    return clique->peers[rank].base + clique->control->slots[rank].entry[o->sequence & 1].what.receive;
+}
+
+/* Reduces elements first..first+count of the sources and stores them at element `to` of each target. */
+static void reduce_part(const nccl_operation *o, const char *const *sources, size_t first, size_t count,
+                        char *const *targets, size_t target_count, size_t to) {
+    alignas(64) unsigned char chunk[NCCL_CHUNK_BYTES];
+    const size_t size = nccl_dtype_size(o->what.dtype), step = NCCL_CHUNK_BYTES / size, ranks = (size_t)o->comm->ranks;
+    const void *at[NCCL_RANKS_MAX];
+    for (size_t start = 0; start < count; start += step) {
+        size_t n = count - start < step ? count - start : step;
+        for (size_t rank = 0; rank < ranks; rank++) {
+            at[rank] = sources[rank] + (first + start) * size;
+        }
+        nccl_reduce_chunk(o->what.dtype, o->what.op, ranks, at, n, chunk);
+        for (size_t i = 0; i < target_count; i++) {
+            memcpy(targets[i] + (to + start) * size, chunk, n * size);
+        }
+    }
+}
+
+/* Allreduce, reduce: this rank's share of the elements, in whole cache lines, to every receiver. */
+static void reduce_share(const nccl_operation *o, const char *const *sources, char *const *targets,
+                         size_t target_count) {
+    const size_t size = nccl_dtype_size(o->what.dtype), line = 64 / size;
+    const size_t ranks = (size_t)o->comm->ranks, rank = (size_t)o->comm->rank, count = o->what.count;
+    size_t share = count / ranks + (count % ranks != 0);
+    share = (share + line - 1) / line * line;
+    const size_t first = share * rank;
+    if (first < count) {
+        reduce_part(o, sources, first, count - first < share ? count - first : share, targets, target_count, first);
+    }
+}
+
+static void copy_elements(const nccl_operation *o, char *to, const char *from) {
+    if (to != from) {
+        memcpy(to, from, o->what.count * nccl_dtype_size(o->what.dtype));
+    }
+}
+
+static void move_data(const nccl_operation *o) {
+    const int ranks = o->comm->ranks, me = o->comm->rank, root = (int)o->what.root;
+    const size_t bytes = o->what.count * nccl_dtype_size(o->what.dtype);
+    const char *sources[NCCL_RANKS_MAX];
+    char *targets[NCCL_RANKS_MAX];
+    for (int rank = 0; rank < ranks; rank++) {
+        sources[rank] = send_buffer(o, rank);
+        targets[rank] = receive_buffer(o, rank);
+    }
+    switch ((nccl_kind)o->what.kind) {
+    case NCCL_ALLREDUCE:
+        reduce_share(o, sources, targets, (size_t)ranks);
+        break;
+    case NCCL_REDUCE:
+        reduce_share(o, sources, &targets[root], 1);
+        break;
+    case NCCL_BROADCAST:
+        copy_elements(o, targets[me], sources[root]);
+        break;
+    case NCCL_ALLGATHER:
+        for (int rank = 0; rank < ranks; rank++) {
+            copy_elements(o, targets[me] + (size_t)rank * bytes, sources[rank]);
+        }
+        break;
+    case NCCL_REDUCESCATTER:
+        reduce_part(o, sources, (size_t)me * o->what.count, o->what.count, &targets[me], 1, 0);
+        break;
+    }
+}
+
+static void reduce_inline(const nccl_operation *o) {
+    const char *sources[NCCL_RANKS_MAX];
+    for (int rank = 0; rank < o->comm->ranks; rank++) {
+        sources[rank] = (const char *)o->comm->clique->control->slots[rank].data[o->sequence & 1];
+    }
+    char *target = receive_buffer(o, o->comm->rank);
+    reduce_part(o, sources, 0, o->what.count, &target, 1, 0);
+}
+
+/* A communicator's operations run in the order of their launch, whatever streams they are on. */
+static ncclResult_t await_turn(const nccl_operation *o) {
+    ncclResult_t result = check_failure(o->comm);
+    unsigned completed = atomic_load(&o->comm->completed);
+    while (result == ncclSuccess && completed != o->sequence - 1) {
+        nccl_comm_wait(o->comm, completed);
+        completed = atomic_load(&o->comm->completed);
+        result = check_failure(o->comm);
+        if (result == ncclSuccess && vgpu_device_error(o->comm->device) != cudaSuccess) {
+            result = ncclUnhandledCudaError; /* the operation before was dropped */
+        }
+    }
+    return result;
+}
+
+static ncclResult_t exchange(const nccl_operation *o) {
+    ncclComm_t comm = o->comm;
+    nccl_slot *slot = &comm->clique->control->slots[comm->rank];
+    publish(o);
+    ncclResult_t result = wait_all(o, false);
+    if (result == ncclSuccess) {
+        result = check_agreement(o);
+    }
+    if (result != ncclSuccess || o->what.count == 0) {
+        return result;
+    }
+    if (is_inline(&o->what)) {
+        reduce_inline(o);
+        return ncclSuccess;
+    }
+    move_data(o);
+    announce(slot, &slot->done, o->sequence);
+    return wait_all(o, true);
+}
+
+/* False when the communicator of the operation has gone. */
+static bool begin(const nccl_operation *o) {
+    pthread_mutex_lock(&o->comm->lock);
+    bool valid = o->comm->generation == o->generation;
+    if (valid) {
+        o->comm->running++;
+    }
+    pthread_mutex_unlock(&o->comm->lock);
+    return valid;
+}
+
+static void end(ncclComm_t comm) {
+    pthread_mutex_lock(&comm->lock);
+    comm->running--;
+    atomic_fetch_add(&comm->completed, 1);
+    pthread_mutex_unlock(&comm->lock);
+    if (atomic_load(&comm->sleepers) != 0) {
+        vgpu_wake_all(&comm->completed);
+    }
+}
+
+cudaError_t nccl_run(void *payload) {
+    const nccl_operation *o = payload;
+    if (!begin(o)) {
+        return cudaSuccess;
+    }
+    ncclResult_t result = await_turn(o);
+    if (result == ncclSuccess) {
+        result = exchange(o);
+    }
+    /* After its own abort a rank's device goes on, as on GPUs. */
+    bool well = result == ncclSuccess || atomic_load(&o->comm->aborted);
+    end(o->comm);
+    return well ? cudaSuccess : cudaErrorLaunchFailure;
+}
