@@ -1,0 +1,115 @@
+/* Convolutions on a stream: each call is one operation of the stream's thread. */
+#include <stdlib.h>
+
+#include "gpu/vgpu/internal.h"
+#include "gpu/vgpu/math/plan.h"
+
+struct ls_conv {
+    ls_math *math;
+    direct_plans plans;
+};
+
+/* What an operation carries to the stream's thread. */
+typedef struct conv_call {
+    ls_conv *conv;
+    size_t batch;
+    const void *in[3];
+    void *out[2];
+} conv_call;
+
+static size_t call_blocks(const conv_call *call) {
+    return (call->batch + DIRECT_LANES - 1) / DIRECT_LANES;
+}
+
+static cudaError_t run_forward(void *payload) {
+    const conv_call *call = payload;
+    const ls_conv *conv = call->conv;
+    conv->math->isa->gather[conv->plans.dtype](&conv->plans.forward, call_blocks(call), call->in[0], call->in[1],
+                                               call->in[2], call->out[0]);
+    return cudaSuccess;
+}
+
+static cudaError_t run_backward_input(void *payload) {
+    const conv_call *call = payload;
+    const ls_conv *conv = call->conv;
+    conv->math->isa->gather[conv->plans.dtype](&conv->plans.backward_input, call_blocks(call), call->in[0], call->in[1],
+                                               NULL, call->out[0]);
+    return cudaSuccess;
+}
+
+static cudaError_t run_backward_params(void *payload) {
+    const conv_call *call = payload;
+    const direct_plans *plans = &call->conv->plans;
+    const direct_correlation *plan = &plans->backward_params;
+    const direct_isa *isa = call->conv->math->isa;
+    isa->correlate[plans->dtype](plan, call_blocks(call), call->in[0], call->in[1], call->out[0]);
+    if (call->out[1] != NULL) {
+        isa->channel_sums[plans->dtype](call_blocks(call), plan->out_channels, plan->out_height * plan->out_width,
+                                        call->in[1], call->out[1]);
+    }
+    return cudaSuccess;
+}
+
+static ls_rc submit(const char *name, vgpu_operation run, const conv_call *call) {
+    if (call->batch > call->conv->plans.max_batch) {
+        return ls_fail(LS_BAD_INPUT, "%s: a batch of %zu, expected at most the %zu that it was opened for", name,
+                       call->batch, call->conv->plans.max_batch);
+    }
+    LS_CUDA(vgpu_submit(call->conv->math->stream, name, run, call, sizeof *call));
+    return LS_OK;
+}
+
+static ls_rc check_shape(const ls_conv_shape *s) {
+    if (s->in_channels == 0 || s->in_height == 0 || s->in_width == 0 || s->out_channels == 0 || s->kernel_height == 0 ||
+        s->kernel_width == 0 || s->stride == 0 || s->kernel_height > s->in_height + 2 * s->padding ||
+        s->kernel_width > s->in_width + 2 * s->padding) {
+        return ls_fail(LS_BAD_INPUT,
+                       "convolution of %zu x %zu x %zu to %zu channels, kernel %zu x %zu, stride %zu, padding %zu: "
+                       "expected sizes and stride above 0 and a kernel that fits the padded input",
+                       s->in_channels, s->in_height, s->in_width, s->out_channels, s->kernel_height, s->kernel_width,
+                       s->stride, s->padding);
+    }
+    return LS_OK;
+}
+
+ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, ls_conv **out) {
+    *out = NULL;
+    LS_TRY(check_shape(shape));
+    ls_conv *conv = ls_calloc(1, sizeof *conv, "a convolution");
+    if (conv == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    conv->math = math;
+    ls_rc rc = direct_plans_make(math->isa, shape, dtype, max_batch, &conv->plans);
+    if (rc != LS_OK) {
+        free(conv);
+        return rc;
+    }
+    *out = conv;
+    return LS_OK;
+}
+
+ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *weight, const void *bias, void *y) {
+    conv_call call = {.conv = conv, .batch = batch, .in = {x, weight, bias}, .out = {y, NULL}};
+    return submit("conv forward", run_forward, &call);
+}
+
+ls_rc ls_conv_backward_input(ls_conv *conv, size_t batch, const void *dy, const void *weight, void *dx) {
+    conv_call call = {.conv = conv, .batch = batch, .in = {dy, weight, NULL}, .out = {dx, NULL}};
+    return submit("conv backward input", run_backward_input, &call);
+}
+
+ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const void *dy, void *dweight, void *dbias) {
+    conv_call call = {.conv = conv, .batch = batch, .in = {x, dy, NULL}, .out = {dweight, dbias}};
+    return submit("conv backward params", run_backward_params, &call);
+}
+
+/* Waits for the stream first: its operations may still use the plans. */
+void ls_conv_close(ls_conv *conv) {
+    if (conv == NULL) {
+        return;
+    }
+    (void)ls_cuda_check(cudaStreamSynchronize(conv->math->stream), "closing a convolution", __FILE__, __LINE__);
+    direct_plans_free(&conv->plans);
+    free(conv);
+}

@@ -1,0 +1,73 @@
+/* Direct convolution on activations of 16 samples side by side, compiled once for each instruction set (direct.c).
+ *
+ * Two loops serve everything. A *gather* computes each output value from the inputs that it depends on: the forward
+ * convolution, and the gradient with respect to the input (a convolution of dy with mirrored weights). A *correlation*
+ * computes the gradient of the weights. A linear layer is a 1 x 1 convolution of a 1 x 1 image.
+ *
+ * A *block* is 16 samples: [channel][row][column][16]. */
+#ifndef LS_GPU_VGPU_MATH_DIRECT_H
+#define LS_GPU_VGPU_MATH_DIRECT_H
+
+#include <stddef.h>
+
+enum { DIRECT_LANES = 16 };
+
+/* Output position p of an axis reads `count` neighbouring sources from `source` on, with the taps tap, tap + step, ... Only
+ * sources inside the image are named, so that the loops need no test for the border. */
+typedef struct direct_range {
+    size_t source, tap, count;
+} direct_range;
+
+/* The largest number of output channels that a gather computes together. */
+enum { DIRECT_GROUP_MAX = 6 };
+
+typedef struct direct_gather {
+    size_t in_channels, in_height, in_width;
+    size_t out_channels, out_height, out_width;
+    size_t tap_rows, tap_columns, tap_step;
+    size_t group;          /* output channels computed together, 1..DIRECT_GROUP_MAX */
+    direct_range *rows;    /* [out_height] */
+    direct_range *columns; /* [out_width] */
+    void *packed;          /* [ceil(out_channels/group)][in_channels][tap_rows][tap_columns][group] */
+    /* Where weight (out, in, tap row, tap column) lies: origin + out*out_step + ... */
+    ptrdiff_t origin, out_step, in_step, row_step, column_step;
+} direct_gather;
+
+/* Weight gradients are computed for DIRECT_OUTS output channels x DIRECT_TAPS taps together, where a tap is one
+ * (input channel, kernel row, kernel column). */
+enum { DIRECT_OUTS = 2, DIRECT_TAPS = 5 };
+
+typedef struct direct_correlation {
+    size_t in_channels, in_height, in_width;
+    size_t out_channels, out_height, out_width;
+    size_t stride, padding;
+    size_t taps;        /* in_channels * kernel height * kernel width */
+    size_t *tap_offset; /* [taps rounded up to DIRECT_TAPS]: elements from a pixel's window corner in a padded block */
+    size_t tile_blocks; /* blocks and output rows that are walked with the sums in registers */
+    size_t tile_rows;
+    int outs_inner;       /* which of the two loops over sums is the inner one */
+    int keep_sums;        /* all sums are kept in memory from tile to tile; else the tiles are the inner loop */
+    size_t padded_blocks; /* 0: no padding, x is read as it is */
+    void *padded;         /* [padded_blocks][in_channels][in_height+2p][in_width+2p][16], zero border */
+    void *sums;           /* of one pair of groups, or of all with keep_sums, one vector each */
+} direct_correlation;
+
+/* The functions of one instruction set, [LS_FLOAT32] and [LS_FLOAT64]. Every sum has a fixed order. */
+typedef struct direct_isa {
+    const char *name;        /* baseline, AVX2 or AVX-512 */
+    const char *description; /* "direct, <name>" */
+    size_t vector_bytes;
+    /* Packs the weights, then y = gather(x) + bias; bias may be NULL. */
+    void (*gather[2])(const direct_gather *plan, size_t blocks, const void *x, const void *weight, const void *bias,
+                      void *y);
+    /* dweight = sum over samples and pixels of dy * x; no block gives zeros. */
+    void (*correlate[2])(const direct_correlation *plan, size_t blocks, const void *x, const void *dy, void *dweight);
+    /* dbias[o] = sum over samples and pixels of dy. */
+    void (*channel_sums[2])(size_t blocks, size_t channels, size_t pixels, const void *dy, void *dbias);
+} direct_isa;
+
+/* The best instruction set of this processor, or the one that LOCKSTEP_VGPU_ISA names (baseline, AVX2, AVX-512); NULL
+ * after one line when that is unknown or missing here. */
+const direct_isa *direct_isa_select(void);
+
+#endif

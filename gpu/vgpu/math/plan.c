@@ -1,0 +1,199 @@
+/* Plans for the loops of direct.h: which inputs each pixel reads, how sums are grouped, and the scratch memory. */
+#include <stdlib.h>
+
+#include "gpu/vgpu/math/plan.h"
+
+/* What one walk of a correlation may touch and still stay in a first-level cache of 32 KiB, with room for its sums. */
+static const size_t tile_bytes = 24 * 1024;
+/* Sums kept from tile to tile live in the second-level cache beside the tile's planes. */
+static const size_t kept_bytes = 256 * 1024;
+
+static size_t round_up(size_t value, size_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
+/* Forward: output p reads sources p*stride - padding + k for the taps k that fall inside the image. */
+static void forward_ranges(size_t in, size_t out, size_t kernel, size_t stride, size_t padding, direct_range *ranges) {
+    for (size_t p = 0; p < out; p++) {
+        size_t start = p * stride; /* in the padded image */
+        size_t first = start < padding ? padding - start : 0;
+        size_t last = in + padding > start ? in + padding - start : 0; /* one past the last tap */
+        last = last < kernel ? last : kernel;
+        ranges[p] =
+            first < last ? (direct_range){start + first - padding, first, last - first} : (direct_range){0, 0, 0};
+    }
+}
+
+/* Backward: input p was read by outputs o with the tap k = p + padding - o*stride, 0 <= k < kernel. Taps are mirrored
+ * (kernel-1-k), so that they rise with o by steps of stride. */
+static void backward_ranges(size_t in, size_t out, size_t kernel, size_t stride, size_t padding, direct_range *ranges) {
+    for (size_t p = 0; p < in; p++) {
+        size_t at = p + padding;
+        size_t first = at < kernel ? 0 : (at - kernel) / stride + 1;
+        size_t last = at / stride + 1; /* one past the last output */
+        last = last < out ? last : out;
+        ranges[p] = first < last ? (direct_range){first, kernel - 1 - (at - first * stride), last - first}
+                                 : (direct_range){0, 0, 0};
+    }
+}
+
+/* The group that wastes least on the last, not full one; with equal waste the largest, which uses the registers best. */
+static size_t choose_group(size_t channels) {
+    if (channels < 4) {
+        return channels;
+    }
+    size_t best = 4;
+    for (size_t group = 5; group <= DIRECT_GROUP_MAX; group++) {
+        if (round_up(channels, group) <= round_up(channels, best)) {
+            best = group;
+        }
+    }
+    return best;
+}
+
+static ls_rc gather_alloc(direct_gather *g, size_t element) {
+    g->group = choose_group(g->out_channels);
+    size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
+    g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
+    g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");
+    g->packed = ls_calloc(weights, element, "packed weights of a convolution");
+    return g->rows != NULL && g->columns != NULL && g->packed != NULL ? LS_OK : LS_DEVICE_FAILED;
+}
+
+static ls_rc plan_forward(const ls_conv_shape *s, size_t element, direct_gather *g) {
+    size_t window = s->kernel_height * s->kernel_width;
+    *g = (direct_gather){.in_channels = s->in_channels,
+                         .in_height = s->in_height,
+                         .in_width = s->in_width,
+                         .out_channels = s->out_channels,
+                         .out_height = ls_conv_out_height(s),
+                         .out_width = ls_conv_out_width(s),
+                         .tap_rows = s->kernel_height,
+                         .tap_columns = s->kernel_width,
+                         .tap_step = 1,
+                         .out_step = (ptrdiff_t)(s->in_channels * window),
+                         .in_step = (ptrdiff_t)window,
+                         .row_step = (ptrdiff_t)s->kernel_width,
+                         .column_step = 1};
+    LS_TRY(gather_alloc(g, element));
+    forward_ranges(s->in_height, g->out_height, s->kernel_height, s->stride, s->padding, g->rows);
+    forward_ranges(s->in_width, g->out_width, s->kernel_width, s->stride, s->padding, g->columns);
+    return LS_OK;
+}
+
+static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, direct_gather *g) {
+    size_t window = s->kernel_height * s->kernel_width;
+    *g = (direct_gather){.in_channels = s->out_channels,
+                         .in_height = ls_conv_out_height(s),
+                         .in_width = ls_conv_out_width(s),
+                         .out_channels = s->in_channels,
+                         .out_height = s->in_height,
+                         .out_width = s->in_width,
+                         .tap_rows = s->kernel_height,
+                         .tap_columns = s->kernel_width,
+                         .tap_step = s->stride,
+                         .origin = (ptrdiff_t)(window - 1),
+                         .out_step = (ptrdiff_t)window,
+                         .in_step = (ptrdiff_t)(s->in_channels * window),
+                         .row_step = -(ptrdiff_t)s->kernel_width,
+                         .column_step = -1};
+    LS_TRY(gather_alloc(g, element));
+    backward_ranges(s->in_height, g->in_height, s->kernel_height, s->stride, s->padding, g->rows);
+    backward_ranges(s->in_width, g->in_width, s->kernel_width, s->stride, s->padding, g->columns);
+    return LS_OK;
+}
+
+/* Bytes that a walk over `rows` output rows of one block touches. */
+static size_t walk_bytes(const ls_conv_shape *s, size_t rows, size_t element) {
+    size_t x_rows = (rows - 1) * s->stride + s->kernel_height;
+    return (x_rows * (s->in_width + 2 * s->padding) + DIRECT_OUTS * rows * ls_conv_out_width(s)) * DIRECT_LANES *
+           element;
+}
+
+/* Tiles that fit the first-level cache: several blocks where an image is small, some rows where it is large. */
+static void choose_tiles(const ls_conv_shape *s, size_t element, size_t blocks, size_t vector_bytes,
+                         direct_correlation *c) {
+    c->tile_rows = c->out_height;
+    while (c->tile_rows > 1 && walk_bytes(s, c->tile_rows, element) > tile_bytes) {
+        c->tile_rows--;
+    }
+    c->tile_blocks = 1;
+    if (c->tile_rows == c->out_height && s->padding == 0) {
+        size_t fitting = tile_bytes / walk_bytes(s, c->tile_rows, element);
+        c->tile_blocks = fitting > 1 ? fitting : 1;
+    }
+    size_t dy_bytes = c->out_channels * c->tile_blocks * c->tile_rows * c->out_width * DIRECT_LANES * element;
+    c->outs_inner = dy_bytes <= tile_bytes / 2;
+    size_t sums = round_up(c->out_channels, DIRECT_OUTS) * round_up(c->taps, DIRECT_TAPS) * vector_bytes;
+    size_t tiles =
+        round_up(blocks, c->tile_blocks) / c->tile_blocks * (round_up(c->out_height, c->tile_rows) / c->tile_rows);
+    c->keep_sums = tiles > 1 && sums <= kept_bytes;
+}
+
+static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t max_batch, size_t vector_bytes,
+                                  direct_correlation *c) {
+    *c = (direct_correlation){.in_channels = s->in_channels,
+                              .in_height = s->in_height,
+                              .in_width = s->in_width,
+                              .out_channels = s->out_channels,
+                              .out_height = ls_conv_out_height(s),
+                              .out_width = ls_conv_out_width(s),
+                              .stride = s->stride,
+                              .padding = s->padding,
+                              .taps = s->in_channels * s->kernel_height * s->kernel_width};
+    size_t blocks = round_up(max_batch, DIRECT_LANES) / DIRECT_LANES;
+    size_t taps = round_up(c->taps, DIRECT_TAPS);
+    size_t height = s->in_height + 2 * s->padding;
+    size_t width = s->in_width + 2 * s->padding;
+    choose_tiles(s, element, blocks, vector_bytes, c);
+    size_t sums = c->keep_sums ? round_up(c->out_channels, DIRECT_OUTS) * taps : (size_t)DIRECT_OUTS * DIRECT_TAPS;
+    c->tap_offset = ls_calloc(taps, sizeof *c->tap_offset, "taps of a convolution");
+    c->sums = ls_calloc(sums, vector_bytes, "sums of a weight gradient");
+    if (c->tap_offset == NULL || c->sums == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    for (size_t tap = 0; tap < taps; tap++) { /* a tap beyond the last repeats it; its sums are not used */
+        size_t t = tap < c->taps ? tap : c->taps - 1;
+        size_t kx = t % s->kernel_width;
+        size_t ky = t / s->kernel_width % s->kernel_height;
+        size_t channel = t / s->kernel_width / s->kernel_height;
+        c->tap_offset[tap] = ((channel * height + ky) * width + kx) * DIRECT_LANES;
+    }
+    if (s->padding > 0) {
+        c->padded_blocks = c->keep_sums ? 1 : blocks;
+        c->padded = ls_calloc(c->padded_blocks * s->in_channels * height * width, DIRECT_LANES * element,
+                              "padded input of a convolution");
+        return c->padded != NULL ? LS_OK : LS_DEVICE_FAILED;
+    }
+    return LS_OK;
+}
+
+ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch,
+                        direct_plans *plans) {
+    size_t element = ls_dtype_size(dtype);
+    *plans = (direct_plans){.dtype = dtype, .max_batch = max_batch};
+    ls_rc rc = plan_forward(shape, element, &plans->forward);
+    if (rc == LS_OK) {
+        rc = plan_backward_input(shape, element, &plans->backward_input);
+    }
+    if (rc == LS_OK) {
+        rc = plan_backward_params(shape, element, max_batch, isa->vector_bytes, &plans->backward_params);
+    }
+    if (rc != LS_OK) {
+        direct_plans_free(plans);
+    }
+    return rc;
+}
+
+void direct_plans_free(direct_plans *plans) {
+    direct_gather *gathers[] = {&plans->forward, &plans->backward_input};
+    for (size_t i = 0; i < 2; i++) {
+        free(gathers[i]->rows);
+        free(gathers[i]->columns);
+        free(gathers[i]->packed);
+    }
+    free(plans->backward_params.tap_offset);
+    free(plans->backward_params.sums);
+    free(plans->backward_params.padded);
+    *plans = (direct_plans){0};
+}
