@@ -64,8 +64,9 @@ static ls_rc connect_until(const ls_rendezvous *meeting, double deadline, int *o
 
 /* Says hello and takes rank 0's answer. */
 static ls_rc exchange(const ls_rendezvous *meeting, int fd, void *blob, size_t size) {
-    /* Rank 0's own time limit began before this rank could connect, so its verdict comes before this deadline. */
-    double deadline = ls_wire_now() + meeting->timeout;
+    /* Rank 0's own time limit began before this rank could connect; with the time that it has to answer (as in
+     * ls_rendezvous_serve) its verdict comes before this deadline. */
+    double deadline = ls_wire_now() + meeting->timeout + LS_WIRE_ANSWER_SECONDS;
     uint64_t hello[LS_HELLO_WORDS] = {
         [LS_HELLO_MAGIC] = LS_WIRE_MAGIC,
         [LS_HELLO_WORLD] = meeting->world,

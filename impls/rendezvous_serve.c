@@ -256,8 +256,8 @@ ls_rc ls_rendezvous_serve(const ls_rendezvous *meeting, const void *blob, size_t
     ls_rc rc = h.ranks == NULL || h.guests == NULL || h.entries == NULL ? LS_DEVICE_FAILED : open_listener(&h);
     if (rc == LS_OK) {
         rc = collect(&h, deadline);
-        /* Peers wait for this answer: even with the time used up they get a second to take it. */
-        double last = ls_wire_now() + 1.0;
+        /* Peers wait for this answer: even with the time used up they get it. */
+        double last = ls_wire_now() + LS_WIRE_ANSWER_SECONDS;
         rc = answer_all(&h, rc, blob, size, deadline > last ? deadline : last);
     }
     close_all(&h);

@@ -24,6 +24,9 @@ enum {
 };
 enum { LS_REPLY_MAGIC, LS_REPLY_CODE, LS_REPLY_WORDS }; /* the code is an ls_rc; the blob follows LS_OK */
 
+/* Seconds that rank 0 has to answer once its time limit has passed. */
+#define LS_WIRE_ANSWER_SECONDS 1.0
+
 /* Seconds of CLOCK_MONOTONIC. */
 double ls_wire_now(void);
 /* Milliseconds until deadline for poll: 0 when it has passed, else at least 1. */
