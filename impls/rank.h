@@ -3,7 +3,7 @@
  * result as <run_dir>/rank-<R>.json:
  *   {"rank", "pid", "steps", "epochs": [{"loss", "test_loss", "test_accuracy", "seconds", "samples_per_second"}],
  *    "step_seconds": [timed steps], "param_hash": "16 hex digits", "grad_hash", "samples", "train_seconds",
- *    "counters": {...}, "math": "...", "max_rss_bytes"} */
+ *    "warmup_seconds": [the untimed steps before], "counters": {...}, "math": "...", "max_rss_bytes"} */
 #ifndef LS_IMPLS_RANK_H
 #define LS_IMPLS_RANK_H
 
@@ -13,6 +13,10 @@
 /* Runs what this process is to run of the run: rank and world size from the environment (RANK, WORLD_SIZE, LOCAL_RANK,
  * MASTER_ADDR, MASTER_PORT for ddp's processes; MPI for mpi), all ranks for ranks as threads. */
 ls_rc ls_rank_main(const ls_run *run);
+
+/* Whether this process was started as a rank by somebody else's launcher: under mpirun or srun for mpi, with RANK and
+ * WORLD_SIZE for ddp's processes. Then a command runs ls_rank_main itself, without a private folder, instead of ls_launch. */
+bool ls_rank_started_outside(const ls_run *run);
 
 /* The model of a run, its parameters' sizes, and the normalisation in force. */
 ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std);

@@ -1,0 +1,158 @@
+#include "impls/capture.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A record: a header of words, then the arrays. The header repeats what the sizes follow from, so that a file of another
+ * run is noticed. */
+typedef struct record_header {
+    uint64_t magic;
+    uint64_t step, count; /* count: samples; 0 in a reduced record */
+    uint64_t param_count, element, decisions_per_sample;
+    double loss;
+} record_header;
+
+static const uint64_t local_magic = UINT64_C(0x6c732d6361706c31);   /* "ls-capl1" */
+static const uint64_t reduced_magic = UINT64_C(0x6c732d6361707231); /* "ls-capr1" */
+
+void ls_capture_path_local(const char *run_dir, size_t device, char *path, size_t size) {
+    snprintf(path, size, "%s/capture-%zu.bin", run_dir, device);
+}
+
+void ls_capture_path_reduced(const char *run_dir, size_t rank, char *path, size_t size) {
+    snprintf(path, size, "%s/reduced-%zu.bin", run_dir, rank);
+}
+
+static ls_rc write_bytes(FILE *file, const void *bytes, size_t count) {
+    if (count > 0 && fwrite(bytes, 1, count, file) != count) {
+        return ls_fail(LS_DEVICE_FAILED, "cannot write a capture: %s", strerror(errno));
+    }
+    return LS_OK;
+}
+
+static record_header make_header(uint64_t magic, const ls_model *model, ls_dtype dtype) {
+    return (record_header){
+        .magic = magic,
+        .param_count = model->param_count,
+        .element = ls_dtype_size(dtype),
+        .decisions_per_sample = model->decisions_per_sample,
+    };
+}
+
+ls_rc ls_capture_write_local(FILE *file, const ls_model *model, ls_dtype dtype, const ls_capture_local *record) {
+    record_header header = make_header(local_magic, model, dtype);
+    header.step = record->step;
+    header.count = record->count;
+    header.loss = record->loss_sum;
+    LS_TRY(write_bytes(file, &header, sizeof header));
+    LS_TRY(write_bytes(file, record->indices, record->count * sizeof *record->indices));
+    LS_TRY(write_bytes(file, record->grads, model->param_count * ls_dtype_size(dtype)));
+    return write_bytes(file, record->decisions, record->count * model->decisions_per_sample);
+}
+
+ls_rc ls_capture_write_reduced(FILE *file, const ls_model *model, ls_dtype dtype, const ls_capture_reduced *record) {
+    size_t bytes = model->param_count * ls_dtype_size(dtype);
+    record_header header = make_header(reduced_magic, model, dtype);
+    header.step = record->step;
+    header.loss = record->loss;
+    LS_TRY(write_bytes(file, &header, sizeof header));
+    LS_TRY(write_bytes(file, record->params_before, bytes));
+    LS_TRY(write_bytes(file, record->grads, bytes));
+    return write_bytes(file, record->params_after, bytes);
+}
+
+static ls_rc fail_read(FILE *file, const char *what) {
+    return ls_fail(LS_DEVICE_FAILED, "capture at offset %ld: %s", ftell(file), what);
+}
+
+/* Reads a header and checks that it is of this model and type; *end when there is no more. */
+static ls_rc read_header(FILE *file, const record_header *expected, record_header *header, bool *end) {
+    size_t got = fread(header, 1, sizeof *header, file);
+    *end = got == 0 && feof(file) != 0;
+    if (*end) {
+        return LS_OK;
+    }
+    if (got != sizeof *header) {
+        return fail_read(file, "the file ends inside a record");
+    }
+    if (header->magic != expected->magic || header->param_count != expected->param_count ||
+        header->element != expected->element || header->decisions_per_sample != expected->decisions_per_sample) {
+        return fail_read(file, "a record of another model, type or kind");
+    }
+    return LS_OK;
+}
+
+/* Reads an array into new memory. */
+static ls_rc read_array(FILE *file, size_t count, size_t size, void *array) {
+    void *memory = ls_calloc(count, size, "a capture");
+    memcpy(array, &memory, sizeof memory);
+    if (memory == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    return fread(memory, size, count, file) == count ? LS_OK : fail_read(file, "the file ends inside a record");
+}
+
+/* Most samples of a record: more is a broken file, not a reason to allocate. */
+static const uint64_t most_samples = UINT64_C(1) << 24;
+
+ls_rc ls_capture_read_local(FILE *file, const ls_model *model, ls_dtype dtype, ls_capture_local *record, bool *end) {
+    record_header expected = make_header(local_magic, model, dtype), header;
+    *record = (ls_capture_local){0};
+    LS_TRY(read_header(file, &expected, &header, end));
+    if (*end) {
+        return LS_OK;
+    }
+    if (header.count > most_samples) {
+        return fail_read(file, "an absurd number of samples");
+    }
+    record->step = header.step;
+    record->count = header.count;
+    record->loss_sum = header.loss;
+    ls_rc rc = read_array(file, header.count, sizeof *record->indices, &record->indices);
+    if (rc == LS_OK) {
+        rc = read_array(file, model->param_count, ls_dtype_size(dtype), &record->grads);
+    }
+    if (rc == LS_OK) {
+        rc = read_array(file, header.count * model->decisions_per_sample, 1, &record->decisions);
+    }
+    if (rc != LS_OK) {
+        ls_capture_free_local(record);
+    }
+    return rc;
+}
+
+ls_rc ls_capture_read_reduced(FILE *file, const ls_model *model, ls_dtype dtype, ls_capture_reduced *record,
+                              bool *end) {
+    record_header expected = make_header(reduced_magic, model, dtype), header;
+    *record = (ls_capture_reduced){0};
+    LS_TRY(read_header(file, &expected, &header, end));
+    if (*end) {
+        return LS_OK;
+    }
+    record->step = header.step;
+    record->loss = header.loss;
+    void **arrays[] = {&record->params_before, &record->grads, &record->params_after};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
+        ls_rc rc = read_array(file, model->param_count, ls_dtype_size(dtype), arrays[i]);
+        if (rc != LS_OK) {
+            ls_capture_free_reduced(record);
+            return rc;
+        }
+    }
+    return LS_OK;
+}
+
+void ls_capture_free_local(ls_capture_local *record) {
+    free(record->indices);
+    free(record->grads);
+    free(record->decisions);
+    *record = (ls_capture_local){0};
+}
+
+void ls_capture_free_reduced(ls_capture_reduced *record) {
+    free(record->params_before);
+    free(record->grads);
+    free(record->params_after);
+    *record = (ls_capture_reduced){0};
+}

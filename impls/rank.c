@@ -1,0 +1,190 @@
+#include "impls/rank.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "impls/rank_guard.h"
+#include "impls/rank_internal.h"
+#include "impls/thread_group.h"
+#include "reference/safetensors.h"
+
+/* For the signal handler: the page, and this process's ranks on it. */
+static ls_progress *handler_page;
+static size_t handler_first, handler_count;
+
+/* The launcher ends a run by SIGTERM. The devices' threads may be anywhere, so nothing is cleaned up: the system does. */
+static void on_terminate(int number) {
+    (void)number;
+    for (size_t i = 0; i < handler_count; i++) {
+        ls_progress_end(handler_page, &handler_page->rank[handler_first + i], LS_RANK_TERMINATED, LS_DEVICE_FAILED);
+    }
+    _exit(LS_DEVICE_FAILED);
+}
+
+/* Joins the launcher's watch: ends with the launcher, and on its word. */
+static ls_rc join_watch(ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
+    bool mpirun = (data->impl->capabilities & LS_CAP_MPIRUN) != 0;
+    ls_rank_guard_follow_parent(SIGKILL, mpirun ? 0 : ls_rank_guard_launcher());
+    LS_TRY(ls_progress_open(data->folder, &data->page));
+    if (place->rank + ranks_here > data->page->ranks) {
+        return ls_fail(LS_BAD_INPUT, "rank %zu of a run that has %llu ranks", place->rank,
+                       (unsigned long long)data->page->ranks);
+    }
+    for (size_t i = 0; i < ranks_here; i++) {
+        ls_progress_start(&data->page->rank[place->rank + i]);
+    }
+    handler_page = data->page;
+    handler_first = place->rank;
+    handler_count = ranks_here;
+    struct sigaction action = {.sa_handler = on_terminate};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    return LS_OK;
+}
+
+static ls_rc check_shape(const ls_dataset *dataset, const ls_rank_data *data) {
+    const ls_model *model = &data->model;
+    if (dataset->channels != model->input.channels || dataset->height != model->input.height ||
+        dataset->width != model->input.width) {
+        return ls_fail(LS_BAD_INPUT, "%s: model %s expects images of %zux%zux%zu, found %zux%zux%zu", data->run->data,
+                       model->name, model->input.channels, model->input.height, model->input.width, dataset->channels,
+                       dataset->height, dataset->width);
+    }
+    if (dataset->classes > model->classes) {
+        return ls_fail(LS_BAD_INPUT, "%s: model %s tells %zu classes apart, found %zu", data->run->data, model->name,
+                       model->classes, dataset->classes);
+    }
+    return LS_OK;
+}
+
+static void bump_all(const ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
+    for (size_t i = 0; data->page != NULL && i < ranks_here; i++) {
+        ls_progress_bump(&data->page->rank[place->rank + i], LS_STAGE_LOADING);
+    }
+}
+
+/* Everything but the ranks themselves. */
+static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
+    const ls_run *run = data->run;
+    bool normalize;
+    double mean, std;
+    size_t local, present, devices_here = place->world == 1 ? run->devices : ranks_here;
+    LS_TRY(ls_run_model(run, &data->model, &normalize, &mean, &std));
+    LS_TRY(ls_run_batches(run, &local, &data->global_batch));
+    data->batch = place->world == 1 ? data->global_batch : local;
+    LS_TRY(ls_platform_device_count(&present));
+    if ((size_t)place->device + devices_here > present) {
+        return ls_fail(LS_BAD_INPUT, "device %zu is needed, the host has %zu; use fewer devices",
+                       (size_t)place->device + devices_here - 1, present);
+    }
+    if (data->folder == NULL && run->save[0] != '\0') {
+        LS_TRY(ls_save_check(run->save)); /* else the launcher has */
+    }
+    bump_all(data, place, ranks_here);
+    LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &data->train));
+    LS_TRY(check_shape(&data->train, data));
+    bump_all(data, place, ranks_here);
+    if (run->evaluate) {
+        LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TEST, &data->test));
+        LS_TRY(check_shape(&data->test, data));
+        bump_all(data, place, ranks_here);
+    }
+    return LS_OK;
+}
+
+/* Ends this process after a failure of one of its ranks, at once: other threads may wait for ever. */
+static void give_up(const ls_rank_data *data, size_t rank, ls_rc rc) {
+    ls_progress_end(data->page, data->page != NULL ? &data->page->rank[rank] : NULL, LS_RANK_FAILED, (uint32_t)rc);
+    fflush(stdout);
+    _exit(rc);
+}
+
+static void run_rank(ls_rank_task *task) {
+    ls_error_set_rank((int)task->rank.rank, task->rank.device);
+    ls_rc rc = ls_rank_run(task);
+    if (rc != LS_OK) {
+        give_up(task->data, task->rank.rank, rc);
+    }
+    ls_progress_end(task->data->page, task->progress, LS_RANK_FINISHED, LS_OK);
+}
+
+static void *rank_thread(void *argument) {
+    run_rank(argument);
+    return NULL;
+}
+
+/* All ranks as threads. */
+static ls_rc run_threads(const ls_rank_data *data, const ls_rank *place) {
+    ls_thread_group *group;
+    LS_TRY(ls_thread_group_open(place->world, &group));
+    ls_rank_task *tasks = ls_calloc(place->world, sizeof *tasks, "ranks");
+    pthread_t *threads = ls_calloc(place->world, sizeof *threads, "ranks");
+    ls_rc rc = tasks != NULL && threads != NULL ? LS_OK : LS_DEVICE_FAILED;
+    size_t started = 0;
+    while (rc == LS_OK && started < place->world) {
+        ls_rank_task *task = &tasks[started];
+        *task = (ls_rank_task){.data = data, .rank = *place};
+        task->rank.rank = task->rank.local_rank = started;
+        task->rank.device = (int)started;
+        task->rank.shared = group;
+        task->progress = data->page != NULL ? &data->page->rank[started] : NULL;
+        int error = pthread_create(&threads[started], NULL, rank_thread, task);
+        if (error != 0) {
+            rc = ls_fail(LS_DEVICE_FAILED, "cannot start the thread of rank %zu: %s", started, strerror(error));
+            give_up(data, started, rc);
+        }
+        started++;
+    }
+    for (size_t i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    free(tasks);
+    free(threads);
+    ls_thread_group_close(group);
+    return rc;
+}
+
+static ls_rc run_all(ls_rank_data *data, const ls_rank *place, bool threads) {
+    if (threads) {
+        return run_threads(data, place);
+    }
+    ls_rank_task task = {.data = data, .rank = *place};
+    task.progress = data->page != NULL ? &data->page->rank[place->rank] : NULL;
+    run_rank(&task);
+    return LS_OK;
+}
+
+ls_rc ls_rank_main(const ls_run *run) {
+    ls_rank_data data = {.run = run, .impl = ls_impl_find(run->impl)};
+    ls_rank place;
+    if (data.impl == NULL) {
+        return ls_fail(LS_BAD_INPUT, "unknown implementation '%s'", run->impl);
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0); /* progress is seen through a pipe too */
+    LS_TRY(ls_rank_place(run, data.impl, &place));
+    bool threads = (data.impl->capabilities & LS_CAP_RANK_THREADS) != 0 && run->ranks == LS_RANKS_THREADS;
+    size_t ranks_here = threads ? place.world : 1;
+    ls_error_set_rank((int)place.rank, place.device);
+    if (run->run_dir[0] != '\0') {
+        data.folder = run->run_dir;
+        LS_TRY(join_watch(&data, &place, ranks_here));
+    }
+    ls_rc rc = prepare(&data, &place, ranks_here);
+    if (rc == LS_OK) {
+        rc = run_all(&data, &place, threads);
+    }
+    if (rc != LS_OK) {
+        give_up(&data, place.rank, rc);
+    }
+    ls_dataset_close(&data.train);
+    ls_dataset_close(&data.test);
+    handler_count = 0;
+    return rc; /* the page stays mapped for the signal handler */
+}

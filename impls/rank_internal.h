@@ -1,0 +1,68 @@
+/* The parts of the rank program: rank.c starts ranks, rank_loop.c trains, the others do one thing each. */
+#ifndef LS_IMPLS_RANK_INTERNAL_H
+#define LS_IMPLS_RANK_INTERNAL_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "impls/impl.h"
+#include "impls/progress.h"
+#include "reference/dataset.h"
+
+/* What the ranks of one process share; read only once they run. */
+typedef struct ls_rank_data {
+    const ls_run *run;
+    const ls_impl *impl;
+    ls_model model;
+    size_t batch;        /* samples a rank and full step */
+    size_t global_batch; /* of all ranks */
+    ls_dataset train;
+    ls_dataset test;    /* with run->evaluate */
+    ls_progress *page;  /* NULL: nobody watches */
+    const char *folder; /* the run's private folder; NULL: none, no result file */
+} ls_rank_data;
+
+/* One rank while it runs. */
+typedef struct ls_rank_task {
+    const ls_rank_data *data;
+    ls_rank rank;
+    ls_progress_rank *progress; /* of data->page; NULL when nobody watches */
+    void *self;                 /* the implementation's */
+    /* what goes to the result file */
+    json_t *epochs, *step_seconds, *warmup_seconds;
+    uint64_t steps, samples; /* samples: of all ranks */
+    double train_seconds;
+} ls_rank_task;
+
+/* What this process is among the ranks, from the environment that its launcher set (see ls_rank_main). For ranks as threads
+ * rank 0's place. One line and LS_BAD_INPUT when the environment and the run disagree. */
+ls_rc ls_rank_place(const ls_run *run, const ls_impl *impl, ls_rank *out);
+
+/* Opens the implementation, trains, evaluates, saves and writes the result. */
+ls_rc ls_rank_run(ls_rank_task *task);
+
+/* The slice of the test set that this rank evaluates: samples rank, rank + world, ... */
+typedef struct ls_rank_slice {
+    ls_batch samples;
+    uint8_t *pixels; /* owned; NULL with one rank, which reads the data set itself */
+    int32_t *labels;
+} ls_rank_slice;
+
+ls_rc ls_rank_slice_open(const ls_dataset *test, size_t rank, size_t world, ls_rank_slice *out);
+void ls_rank_slice_close(ls_rank_slice *slice);
+/* Mean loss over the whole test set, right answers and samples, the same on every rank. Collective. */
+ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *loss, double *correct, double *count);
+
+/* Files and memory for captures (impls/capture.h); nothing without run->capture. */
+typedef struct ls_rank_capture ls_rank_capture;
+
+ls_rc ls_rank_capture_open(ls_rank_task *task, ls_rank_capture **out);
+void ls_rank_capture_close(ls_rank_capture *capture);
+/* Before and after a step. Safe on NULL, which records nothing. */
+ls_rc ls_rank_capture_before(ls_rank_capture *capture);
+ls_rc ls_rank_capture_after(ls_rank_capture *capture, const ls_batch *batch);
+
+/* Writes <folder>/rank-<R>.json whole. params, grads: hashes, grads NULL when no step was made. */
+ls_rc ls_rank_result_write(ls_rank_task *task, uint64_t params, const uint64_t *grads);
+
+#endif

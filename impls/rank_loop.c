@@ -1,0 +1,261 @@
+/* The training loop of one rank: epochs, steps, log lines, evaluation, timing, saving. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "impls/rank_internal.h"
+#include "reference/batcher.h"
+#include "reference/hash.h"
+#include "reference/safetensors.h"
+
+typedef struct loop {
+    ls_rank_task *task;
+    ls_batcher *batcher;
+    ls_rank_capture *capture;
+    ls_rank_slice slice;
+    size_t epochs; /* at most */
+    double logged; /* sum of the losses logged in this epoch */
+    size_t logged_count;
+    bool logs; /* this rank prints */
+} loop;
+
+static double now_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static ls_rc append_number(json_t *array, double value) {
+    return json_array_append_new(array, json_real(value)) == 0
+               ? LS_OK
+               : ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
+}
+
+/* The copies that read the batch are enqueued: the batcher waits for them before it reuses the memory. */
+static ls_rc mark_used(loop *l) {
+    const ls_rank_data *data = l->task->data;
+    size_t count = 1;
+    for (size_t i = 0; i < count; i++) {
+        ls_replica *replica = data->impl->replica(l->task->self, i, &count);
+        if (count > 1) {
+            LS_CUDA(cudaSetDevice(ls_replica_device(replica))); /* an event belongs to its stream's device */
+        }
+        LS_TRY(ls_batcher_used(l->batcher, ls_replica_stream(replica)));
+    }
+    if (count > 1) {
+        LS_CUDA(cudaSetDevice(l->task->rank.device));
+    }
+    return LS_OK;
+}
+
+/* A step with its time: all ranks start together, and the clock stops when the devices of this rank have finished. A
+ * partial batch and the steps of the warm-up are not samples of a full step. */
+static ls_rc timed_step(loop *l, const ls_batch *batch, size_t global_count) {
+    ls_rank_task *task = l->task;
+    const ls_rank_data *data = task->data;
+    double one = 1;
+    LS_TRY(data->impl->sum(task->self, &one, 1));
+    double start = now_seconds();
+    LS_TRY(data->impl->step(task->self, batch, global_count));
+    LS_TRY(data->impl->synchronize(task->self));
+    double seconds = now_seconds() - start;
+    if (task->steps < data->run->warmup) {
+        return append_number(task->warmup_seconds, seconds);
+    }
+    return batch->count == data->batch ? append_number(task->step_seconds, seconds) : LS_OK;
+}
+
+static ls_rc log_loss(loop *l, size_t epoch, size_t step) {
+    ls_rank_task *task = l->task;
+    const ls_rank_data *data = task->data;
+    double loss;
+    LS_TRY(data->impl->loss(task->self, &loss));
+    LS_TRY(data->impl->sum(task->self, &loss, 1));
+    loss /= (double)task->rank.world;
+    l->logged += loss;
+    l->logged_count++;
+    if (l->logs) {
+        printf("Train Epoch: %zu [%zu/%zu (%.0f%%)]\tLoss: %.6f\n", epoch + 1, step * data->global_batch,
+               data->train.count, 100.0 * (double)step / (double)ls_batcher_steps(l->batcher), loss);
+    }
+    return LS_OK;
+}
+
+static ls_rc run_step(loop *l, size_t epoch, size_t step) {
+    ls_rank_task *task = l->task;
+    const ls_run *run = task->data->run;
+    ls_batch batch;
+    ls_progress_step(task->progress, task->steps);
+    ls_progress_bump(task->progress, LS_STAGE_TRAINING);
+    LS_TRY(ls_batcher_get(l->batcher, step, &batch));
+    size_t global_count = batch.count * task->rank.world; /* shards have equal lengths */
+    LS_TRY(ls_rank_capture_before(l->capture));
+    if (run->time_steps) {
+        LS_TRY(timed_step(l, &batch, global_count));
+    } else {
+        LS_TRY(task->data->impl->step(task->self, &batch, global_count));
+    }
+    LS_TRY(mark_used(l));
+    ls_progress_bump(task->progress, LS_STAGE_TRAINING);
+    LS_TRY(ls_rank_capture_after(l->capture, &batch));
+    if (run->log_every != 0 && step % run->log_every == 0) {
+        LS_TRY(log_loss(l, epoch, step));
+        ls_progress_bump(task->progress, LS_STAGE_TRAINING);
+    }
+    task->steps++;
+    task->samples += global_count;
+    return LS_OK;
+}
+
+/* Adds the epoch to the result. Losses that nobody logged and accuracies that nobody measured are null. */
+static ls_rc record_epoch(loop *l, double seconds, uint64_t samples, const double *test_loss, const double *accuracy) {
+    json_t *loss = l->logged_count > 0 ? json_real(l->logged / (double)l->logged_count) : json_null();
+    json_t *row = json_pack("{s:o, s:o, s:o, s:f, s:f}", "loss", loss, "test_loss",
+                            test_loss != NULL ? json_real(*test_loss) : json_null(), "test_accuracy",
+                            accuracy != NULL ? json_real(*accuracy) : json_null(), "seconds", seconds,
+                            "samples_per_second", seconds > 0 ? (double)samples / seconds : 0.0);
+    if (row == NULL || json_array_append_new(l->task->epochs, row) != 0) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
+    }
+    return LS_OK;
+}
+
+static ls_rc finish_epoch(loop *l, size_t epoch, double seconds, uint64_t samples) {
+    const ls_run *run = l->task->data->run;
+    double loss, correct, count, accuracy;
+    if (!run->evaluate) {
+        return record_epoch(l, seconds, samples, NULL, NULL);
+    }
+    LS_TRY(ls_rank_evaluate(l->task, &l->slice, &loss, &correct, &count));
+    accuracy = count > 0 ? correct / count : 0;
+    if (l->logs) {
+        printf("Test set: average loss %.4f, accuracy: %.0f/%.0f (%.2f%%)\n", loss, correct, count, 100 * accuracy);
+        printf("Epoch %zu: %llu samples in %.2f s, %.0f samples/s\n", epoch + 1, (unsigned long long)samples, seconds,
+               seconds > 0 ? (double)samples / seconds : 0.0);
+    }
+    return record_epoch(l, seconds, samples, &loss, &accuracy);
+}
+
+static ls_rc run_epoch(loop *l, size_t epoch) {
+    ls_rank_task *task = l->task;
+    const ls_rank_data *data = task->data;
+    size_t steps = ls_batcher_steps(l->batcher);
+    uint64_t before = task->samples;
+    l->logged = 0;
+    l->logged_count = 0;
+    LS_TRY(ls_batcher_set_epoch(l->batcher, epoch));
+    double start = now_seconds();
+    for (size_t step = 0; step < steps && task->steps < data->run->steps; step++) {
+        LS_TRY(run_step(l, epoch, step));
+    }
+    LS_TRY(data->impl->synchronize(task->self));
+    ls_progress_bump(task->progress, LS_STAGE_TRAINING);
+    double seconds = now_seconds() - start;
+    task->train_seconds += seconds;
+    return finish_epoch(l, epoch, seconds, task->samples - before);
+}
+
+/* Epochs as asked for; without a number the model's own, or as many as the steps take. */
+static size_t epoch_limit(const ls_run *run) {
+    if (run->epochs != 0) {
+        return run->epochs;
+    }
+    const ls_model_spec *spec = ls_zoo_find(run->model);
+    return run->steps != SIZE_MAX || spec == NULL ? SIZE_MAX : spec->epochs;
+}
+
+static ls_rc train(loop *l) {
+    ls_rank_task *task = l->task;
+    const ls_run *run = task->data->run;
+    for (size_t epoch = 0; epoch < l->epochs && task->steps < run->steps; epoch++) {
+        LS_TRY(run_epoch(l, epoch));
+    }
+    if (l->logs) {
+        printf("Trained %llu samples in %.2f s: %.0f samples/s\n", (unsigned long long)task->samples,
+               task->train_seconds, task->train_seconds > 0 ? (double)task->samples / task->train_seconds : 0.0);
+    }
+    return LS_OK;
+}
+
+/* Saves, and writes the result file. */
+static ls_rc conclude(ls_rank_task *task) {
+    const ls_rank_data *data = task->data;
+    size_t bytes = data->model.param_count * ls_dtype_size(data->run->dtype);
+    uint64_t grads = 0;
+    ls_progress_bump(task->progress, LS_STAGE_SAVING);
+    void *flat = ls_calloc(1, bytes, "parameters");
+    if (flat == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    ls_rc rc = LS_OK;
+    if (task->steps > 0) {
+        rc = data->impl->gradients(task->self, flat);
+        grads = ls_hash(LS_HASH_SEED, flat, bytes);
+    }
+    if (rc == LS_OK) {
+        rc = data->impl->parameters(task->self, flat);
+    }
+    if (rc == LS_OK && task->rank.rank == 0 && data->run->save[0] != '\0') {
+        rc = ls_save_safetensors(data->run->save, &data->model, data->run->dtype, flat);
+    }
+    if (rc == LS_OK && data->folder != NULL) {
+        rc = ls_rank_result_write(task, ls_hash(LS_HASH_SEED, flat, bytes), task->steps > 0 ? &grads : NULL);
+    }
+    free(flat);
+    ls_progress_bump(task->progress, LS_STAGE_SAVING);
+    return rc;
+}
+
+static ls_rc open_loop(loop *l) {
+    ls_rank_task *task = l->task;
+    const ls_rank_data *data = task->data;
+    ls_sampler sampler = {
+        .count = data->train.count,
+        .world = task->rank.world,
+        .rank = task->rank.rank,
+        .shuffle = true,
+        .seed = data->run->seed,
+    };
+    ls_progress_bump(task->progress, LS_STAGE_OPENING);
+    task->epochs = json_array();
+    task->step_seconds = json_array();
+    task->warmup_seconds = json_array();
+    if (task->epochs == NULL || task->step_seconds == NULL || task->warmup_seconds == NULL) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
+    }
+    LS_CUDA(cudaSetDevice(task->rank.device));
+    LS_TRY(ls_batcher_open(&data->train, &sampler, data->batch, &l->batcher));
+    if (data->run->evaluate) {
+        LS_TRY(ls_rank_slice_open(&data->test, task->rank.rank, task->rank.world, &l->slice));
+    }
+    LS_TRY(data->impl->open(data->run, &task->rank, &data->model, data->batch, &task->self));
+    ls_progress_bump(task->progress, LS_STAGE_OPENING);
+    return ls_rank_capture_open(task, &l->capture);
+}
+
+ls_rc ls_rank_run(ls_rank_task *task) {
+    const ls_run *run = task->data->run;
+    loop l = {
+        .task = task,
+        .epochs = epoch_limit(run),
+        .logs = task->rank.rank == 0 && (run->log_every != 0 || run->evaluate),
+    };
+    ls_rc rc = open_loop(&l);
+    if (rc == LS_OK) {
+        rc = train(&l);
+    }
+    if (rc == LS_OK) {
+        rc = conclude(task);
+    }
+    if (rc != LS_OK) {
+        return rc; /* the process ends: closing could wait for peers that are gone */
+    }
+    ls_rank_capture_close(l.capture);
+    ls_batcher_close(l.batcher);
+    task->data->impl->close(task->self);
+    ls_rank_slice_close(&l.slice);
+    json_decref(task->epochs);
+    json_decref(task->step_seconds);
+    json_decref(task->warmup_seconds);
+    return LS_OK;
+}

@@ -1,0 +1,100 @@
+/* What can be known before any rank starts. */
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "impls/launch.h"
+#include "impls/rank.h"
+#include "reference/dataset.h"
+#include "reference/safetensors.h"
+
+static ls_rc check_impl(const ls_run *run) {
+    const ls_impl *impl = ls_impl_find(run->impl);
+    char why[256] = "";
+    if (impl == NULL) {
+        return ls_fail(LS_BAD_INPUT, "unknown implementation '%s'; `lockstep info` lists them", run->impl);
+    }
+    if (run->devices > 1 && (impl->capabilities & LS_CAP_MULTI_DEVICE) == 0) {
+        return ls_fail(LS_BAD_INPUT, "%s trains on one device, --devices says %zu", impl->name, run->devices);
+    }
+    if (run->ranks == LS_RANKS_THREADS && (impl->capabilities & LS_CAP_RANK_THREADS) == 0 &&
+        (impl->capabilities & (LS_CAP_RANK_PROCESSES | LS_CAP_MPIRUN)) != 0) {
+        return ls_fail(LS_BAD_INPUT, "%s has no ranks as threads; leave out --ranks threads", impl->name);
+    }
+    if (impl->available != NULL && !impl->available(why, sizeof why)) {
+        return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);
+    }
+    return LS_OK;
+}
+
+static ls_rc check_devices(const ls_run *run) {
+    size_t present = 0;
+    LS_TRY(ls_platform_device_count(&present));
+    if (run->devices > present && !ls_rank_started_outside(run)) {
+        return ls_fail(LS_BAD_INPUT, "--devices: expected at most %zu, the devices present, found %zu", present,
+                       run->devices);
+    }
+    return LS_OK;
+}
+
+/* A file that will be written: its folder must be there and writable, and it must not be a folder itself. */
+static ls_rc check_output(const char *option, const char *path) {
+    char copy[LS_PATH_SIZE];
+    struct stat status;
+    snprintf(copy, sizeof copy, "%s", path);
+    const char *folder = dirname(copy);
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+        return ls_fail(LS_BAD_INPUT, "%s %s: expected a file, found a folder", option, path);
+    }
+    if (access(folder, W_OK | X_OK) != 0) {
+        return ls_fail(LS_BAD_INPUT, "%s %s: cannot write in folder %s: %s", option, path, folder, strerror(errno));
+    }
+    return LS_OK;
+}
+
+ls_rc ls_run_check(const ls_run *run) {
+    ls_model model;
+    bool normalize;
+    double mean, std;
+    size_t local, global;
+    LS_TRY(check_impl(run));
+    LS_TRY(ls_run_model(run, &model, &normalize, &mean, &std));
+    LS_TRY(ls_run_batches(run, &local, &global));
+    LS_TRY(check_devices(run));
+    LS_TRY(ls_dataset_check_spec(run->data));
+    if (run->save[0] != '\0') {
+        LS_TRY(ls_save_check(run->save));
+    }
+    return run->json[0] != '\0' && strcmp(run->json, "-") != 0 ? check_output("--json", run->json) : LS_OK;
+}
+
+static size_t number_in(const char *name) {
+    const char *text = getenv(name);
+    return text != NULL ? (size_t)strtoull(text, NULL, 10) : 0;
+}
+
+/* A task of srun, as opposed to a shell or batch script inside an allocation of several tasks, which may start ranks. */
+static bool under_srun(void) {
+    if (getenv("SLURM_STEP_NUM_TASKS") != NULL) {
+        return number_in("SLURM_STEP_NUM_TASKS") > 1;
+    }
+    bool script = getenv("SLURM_JOB_ID") != NULL && getenv("SLURM_STEP_ID") == NULL;
+    return !script && number_in("SLURM_NTASKS") > 1;
+}
+
+ls_rc ls_launch_refuse_nested(const char *command) {
+    const char *launcher = NULL;
+    if (under_srun()) {
+        launcher = "srun";
+    } else if (getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL) {
+        launcher = "mpirun";
+    }
+    if (launcher == NULL) {
+        return LS_OK;
+    }
+    return ls_fail(LS_BAD_INPUT, "%s was started under %s; it starts ranks itself: run it directly", command, launcher);
+}

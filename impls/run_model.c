@@ -1,0 +1,45 @@
+/* What follows from a run's options alone. */
+#include <string.h>
+
+#include "impls/chunk.h"
+#include "impls/rank.h"
+
+ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std) {
+    const ls_model_spec *spec = ls_zoo_find(run->model);
+    char error[256];
+    if (spec == NULL) {
+        return ls_fail(LS_BAD_INPUT, "unknown model '%s'; `lockstep info` lists the models", run->model);
+    }
+    if (ls_model_resolve(spec, model, error, sizeof error) != 0) {
+        return ls_fail(LS_BAD_INPUT, "model %s: %s", run->model, error);
+    }
+    *normalize = run->normalize_given ? run->normalize : spec->normalize;
+    *mean = run->normalize_given ? run->mean : spec->mean;
+    *std = run->normalize_given ? run->std : spec->std;
+    return LS_OK;
+}
+
+ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global) {
+    const ls_impl *impl = ls_impl_find(run->impl);
+    if (run->devices == 0) {
+        return ls_fail(LS_BAD_INPUT, "--devices: expected at least 1, found 0");
+    }
+    if (run->global_batch == 0) {
+        if (run->batch == 0 || run->batch > SIZE_MAX / run->devices) {
+            return ls_fail(LS_BAD_INPUT, "--batch: expected 1 or more samples a device, found %zu", run->batch);
+        }
+        *local = run->batch;
+        *global = run->batch * run->devices;
+        return LS_OK;
+    }
+    /* Ranks average their means, which is the mean over all samples only when all have the same number. */
+    size_t ranks = impl != NULL ? impl->ranks(run->devices) : run->devices;
+    if (run->global_batch % ranks != 0) {
+        return ls_fail(LS_BAD_INPUT,
+                       "--global-batch %zu cannot be split evenly over %zu ranks; choose a multiple of %zu",
+                       run->global_batch, ranks, ranks);
+    }
+    *local = ls_chunk_size(run->global_batch, run->devices);
+    *global = run->global_batch;
+    return LS_OK;
+}
