@@ -53,20 +53,28 @@ static void set_status(json_t *row, const char *status, const char *reason) {
     json_object_set_new(row, "reason", reason != NULL && reason[0] != '\0' ? json_string(reason) : json_null());
 }
 
+typedef struct sweep_state {
+    const ls_options *options;
+    const ls_sweep_plan *plan;
+    ls_replayer *replayer;
+    char program[LS_PATH_SIZE];
+    size_t passed, failed, skipped;
+} sweep_state;
+
 /* One point: measured, replayed under verification, told as a row. */
-static ls_rc run_point(const char *program, const ls_sweep_point *point, json_t *row) {
+static ls_rc run_point(const sweep_state *sweep, const ls_sweep_point *point, json_t *row) {
     if (point->skip[0] != '\0') {
         set_status(row, "SKIPPED", point->skip);
         return LS_OK;
     }
     ls_measurement measured;
-    ls_rc rc = ls_measure_point(program, point, &measured);
+    ls_rc rc = ls_measure_point(sweep->program, point, &measured);
     if (rc == LS_OK && measured.rc != LS_OK) {
         set_status(row, "FAILED", measured.reason);
     } else if (rc == LS_OK) {
         add_measurement(row, point, &measured);
         ls_replay replay;
-        rc = ls_replay_point(program, point, measured.steps, measured.param_hash, &replay);
+        rc = ls_replay_point(sweep->replayer, sweep->program, point, measured.steps, measured.param_hash, &replay);
         if (rc == LS_OK) {
             json_object_set_new(row, "verification", json_string(replay.passed ? "PASSED" : "FAILED"));
             set_status(row, replay.passed ? "PASSED" : "FAILED", replay.reason);
@@ -136,35 +144,49 @@ static void show_progress(size_t index, size_t count, const ls_sweep_point *poin
     }
 }
 
-typedef struct tally {
-    size_t passed, failed, skipped;
-} tally;
+static void take_row(sweep_state *sweep, const json_t *row) {
+    if (isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\r\033[K");
+    }
+    print_row(row);
+    const char *status = text_of(row, "status");
+    sweep->passed += strcmp(status, "PASSED") == 0;
+    sweep->failed += strcmp(status, "FAILED") == 0;
+    sweep->skipped += strcmp(status, "SKIPPED") == 0;
+}
 
-static ls_rc sweep_points(const char *program, const ls_options *options, const ls_sweep_plan *plan, tally *count) {
-    for (size_t i = 0; i < plan->count; i++) {
-        show_progress(i, plan->count, &plan->points[i]);
-        json_t *row = new_row(&plan->points[i]);
+static ls_rc sweep_points(sweep_state *sweep) {
+    for (size_t i = 0; i < sweep->plan->count; i++) {
+        show_progress(i, sweep->plan->count, &sweep->plan->points[i]);
+        json_t *row = new_row(&sweep->plan->points[i]);
         if (row == NULL) {
             return ls_fail(LS_DEVICE_FAILED, "out of memory for a result row");
         }
-        ls_rc rc = run_point(program, &plan->points[i], row);
+        ls_rc rc = run_point(sweep, &sweep->plan->points[i], row);
         if (rc == LS_OK) {
-            rc = ls_results_append(options->output, row);
+            rc = ls_results_append(sweep->options->output, row);
         }
         if (rc == LS_OK) {
-            if (isatty(STDERR_FILENO)) {
-                fprintf(stderr, "\r\033[K");
-            }
-            print_row(row);
-            const char *status = text_of(row, "status");
-            count->passed += strcmp(status, "PASSED") == 0;
-            count->failed += strcmp(status, "FAILED") == 0;
-            count->skipped += strcmp(status, "SKIPPED") == 0;
+            take_row(sweep, row);
         }
         json_decref(row);
         LS_TRY(rc);
     }
     return LS_OK;
+}
+
+static ls_rc sweep_all(const ls_options *options, const ls_sweep_plan *plan) {
+    sweep_state sweep = {.options = options, .plan = plan};
+    LS_TRY(ls_launch_self(sweep.program, sizeof sweep.program));
+    LS_TRY(ls_results_check(options->output));
+    LS_TRY(ls_replayer_open(options->run.data, &sweep.replayer));
+    print_head(options);
+    ls_rc rc = sweep_points(&sweep);
+    ls_replayer_close(sweep.replayer);
+    LS_TRY(rc);
+    printf("\n%zu passed, %zu failed, %zu skipped; rows appended to %s\n", sweep.passed, sweep.failed, sweep.skipped,
+           options->output);
+    return sweep.failed > 0 || sweep.passed == 0 ? LS_CHECK_FAILED : LS_OK;
 }
 
 ls_rc ls_command_sweep(int argc, char **argv) {
@@ -180,19 +202,9 @@ ls_rc ls_command_sweep(int argc, char **argv) {
     if (options.run.steps == 0) {
         return ls_fail(LS_BAD_INPUT, "option '--steps': a sweep times at least 1 step a point, found 0");
     }
-    char program[LS_PATH_SIZE];
-    LS_TRY(ls_launch_self(program, sizeof program));
     ls_sweep_plan plan;
     LS_TRY(ls_sweep_plan_make(&options, &plan));
-    ls_rc rc = ls_results_check(options.output);
-    tally count = {0};
-    if (rc == LS_OK) {
-        print_head(&options);
-        rc = sweep_points(program, &options, &plan, &count);
-    }
+    ls_rc rc = sweep_all(&options, &plan);
     ls_sweep_plan_free(&plan);
-    LS_TRY(rc);
-    printf("\n%zu passed, %zu failed, %zu skipped; rows appended to %s\n", count.passed, count.failed, count.skipped,
-           options.output);
-    return count.failed > 0 || count.passed == 0 ? LS_CHECK_FAILED : LS_OK;
+    return rc;
 }

@@ -4,14 +4,21 @@
 
 #include "bench/sweep_plan.h"
 
+/* What the replays of one sweep share: the training set and the oracle. */
+typedef struct ls_replayer ls_replayer;
+
 typedef struct ls_replay {
     bool passed;
     char reason[512]; /* when it did not pass */
 } ls_replay;
 
+/* data: of --data. Owned: ls_replayer_close. */
+ls_rc ls_replayer_open(const char *data, ls_replayer **out);
+void ls_replayer_close(ls_replayer *replayer);
+
 /* Runs the point again with the same options for `steps` steps, recording every step; the checks of verify/ judge the
  * record, and the parameters must end with the bits that the timed rounds ended with (param_hash). */
-ls_rc ls_replay_point(const char *program, const ls_sweep_point *point, size_t steps, const char *param_hash,
-                      ls_replay *out);
+ls_rc ls_replay_point(ls_replayer *replayer, const char *program, const ls_sweep_point *point, size_t steps,
+                      const char *param_hash, ls_replay *out);
 
 #endif

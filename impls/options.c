@@ -99,7 +99,7 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
     } else if (command == LS_COMMAND_SWEEP) {
         impl = "all", devices = "1,2", scaling = "weak,strong";
         options->run.steps = 30;
-        options->run.warmup = 5;
+        options->run.warmup = 3;
         snprintf(options->output, sizeof options->output, "results.jsonl");
     } else if (command == LS_COMMAND_REPORT) {
         snprintf(options->output, sizeof options->output, "report");
