@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "bench/cmd.h"
+#include "impls/rank_guard.h"
 
 const ls_command ls_commands[] = {
     {"train", "one training run, with the log lines of PyTorch's MNIST example", ls_command_train},
@@ -11,5 +12,6 @@ const ls_command ls_commands[] = {
     {"report", "a result file as an HTML page with plots", ls_command_report},
     {"info", "the devices, implementations, networks and libraries found here", ls_command_info},
     {"rank", NULL, ls_command_rank},
+    {"rank-guard", NULL, ls_rank_guard_main},
     {NULL, NULL, NULL},
 };
