@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Bad input: one line on stderr that says what is wrong, exit 2, and nothing half-written.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+fashion=/usr/share/datasets/fashion-mnist
+
+# Words and numbers.
+expect_exit 2 "$LOCKSTEP"
+expect_error 2 "unknown command 'trian'" "$LOCKSTEP" trian
+expect_error 2 "unknown option '--device'" "$LOCKSTEP" train --device 2
+expect_error 2 "'0' is not a whole number from 1" "$LOCKSTEP" train --devices 0
+expect_error 2 "'many'" "$LOCKSTEP" verify --devices 1,many
+expect_error 2 "not an implementation" "$LOCKSTEP" sweep --impl dp,foo
+
+# Devices.
+expect_error 2 "17.*16|16.*17" "$LOCKSTEP" train --impl ddp --devices 17
+expect_error 2 "4.*3|3.*4" env LOCKSTEP_VGPU_COUNT=3 "$LOCKSTEP" verify --devices 4
+expect_error 2 "single" "$LOCKSTEP" train --impl single --devices 2
+
+# Batches.
+expect_error 2 "batch" "$LOCKSTEP" train --impl ddp --devices 2 --data synthetic:100 --batch 51
+expect_error 2 "global" "$LOCKSTEP" train --impl ddp --devices 2 --global-batch 65
+
+# Data files, as a user meets them.
+data=$work/data
+fresh() {
+  rm -rf "$data"
+  mkdir "$data"
+  cp "$fashion"/*.gz "$data/"
+}
+train_on() { echo "$LOCKSTEP" train --impl ddp --devices 2 --steps 1 --data "mnist:$data"; }
+expect_error 2 "/nonexistent" "$LOCKSTEP" train --data mnist:/nonexistent
+fresh && rm "$data/train-images-idx3-ubyte.gz"
+expect_error 2 "train-images-idx3-ubyte" $(train_on)
+fresh && : >"$data/train-labels-idx1-ubyte.gz"
+expect_error 2 "train-labels-idx1-ubyte.gz.*empty" $(train_on)
+fresh && echo '<!DOCTYPE html><html>404</html>' >"$data/train-images-idx3-ubyte.gz"
+expect_error 2 "train-images-idx3-ubyte.gz.*HTML" $(train_on)
+fresh && truncate -s 1000000 "$data/train-images-idx3-ubyte.gz"
+expect_error 2 "train-images-idx3-ubyte.gz" $(train_on)
+fresh && printf 'x' | dd of="$data/train-images-idx3-ubyte.gz" bs=1 seek=5000000 conv=notrunc status=none
+expect_error 2 "train-images-idx3-ubyte.gz" $(train_on)
+fresh && cp "$data/t10k-labels-idx1-ubyte.gz" "$data/train-labels-idx1-ubyte.gz"
+expect_error 2 "10000.*60000|60000.*10000" $(train_on)
+fresh && { printf '\0\0\10\1\0\0\352\140' && head -c 60000 /dev/zero | tr '\0' '\12'; } | gzip -1 >"$data/train-labels-idx1-ubyte.gz"
+expect_error 2 "label" $(train_on)
+fresh && { printf '\0\0\10\3\377\377\377\377\377\377\377\377\377\377\377\377' | gzip; } >"$data/train-images-idx3-ubyte.gz"
+expect_error 2 "train-images-idx3-ubyte.gz" $(train_on)
+
+# Output that cannot be written is refused before any training.
+expect_error 2 "safetensors" "$LOCKSTEP" train --steps 1 --save "$work/model.bin"
+expect_error 2 "/nonexistent" "$LOCKSTEP" train --steps 1 --save /nonexistent/model.safetensors
+expect_error 2 "/nonexistent" "$LOCKSTEP" train --steps 1 --json /nonexistent/run.json
+expect_error 2 "/nonexistent" "$LOCKSTEP" sweep -o /nonexistent/results.jsonl
+expect_error 2 "/nonexistent" "$LOCKSTEP" verify --devices 1 --json /nonexistent/verify.jsonl
+expect_error 2 "missing.jsonl" "$LOCKSTEP" report "$work/missing.jsonl"
+[ -z "$(find "$work" -name 'model*' -o -name 'results*')" ] || fail "something half-written is left"
+
+# mpirun missing: an error when asked for by name.
+mkdir "$work/bin"
+expect_error 2 "openmpi-bin" env PATH="$work/bin" "$LOCKSTEP" train --impl mpi --devices 2 --steps 1
+
+# Harnesses are not rank programs.
+for command in verify sweep; do
+  expect_error 2 "mpirun" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 "$LOCKSTEP" $command
+done
+echo "all refused in one line"
