@@ -2,10 +2,10 @@
 # toolkit_cuda.cmake).
 file(GLOB platform_sources CONFIGURE_DEPENDS cuda/*.c)
 
-add_library(lockstep_gpu STATIC ${base_sources} ${kernel_sources} ${platform_sources})
+add_library(lockstep_gpu STATIC ${gpu_sources} ${kernel_sources} ${platform_sources})
 # No contraction of a*b+c into one rounding: kernels then round as the virtual GPUs do. They are bound by memory, so it costs
 # no time.
 target_compile_options(lockstep_gpu PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false --Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
-target_link_libraries(lockstep_gpu PUBLIC lockstep_flags CUDA::cudart CUDA::cublas lockstep::cudnn lockstep::nccl
+target_link_libraries(lockstep_gpu PUBLIC lockstep_base CUDA::cudart CUDA::cublas lockstep::cudnn lockstep::nccl
   Threads::Threads m)

@@ -19,9 +19,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   lockstep_direct(direct_objects direct_avx512 AVX-512 -mavx2 -mfma -mavx512f -mavx512vl -mavx512dq -mavx512bw)
 endif()
 
-add_library(lockstep_gpu STATIC ${base_sources} ${kernel_sources} ${platform_sources} ${math_sources} ${direct_objects})
+add_library(lockstep_gpu STATIC ${gpu_sources} ${kernel_sources} ${platform_sources} ${math_sources} ${direct_objects})
 set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-O3;-fno-trapping-math")
 target_include_directories(lockstep_gpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/vgpu/include)
-target_link_libraries(lockstep_gpu PUBLIC lockstep_flags Threads::Threads m)
+target_link_libraries(lockstep_gpu PUBLIC lockstep_base Threads::Threads m)
 # At -O2 gcc leaves loops of unknown length scalar.
 set_source_files_properties(vgpu/nccl_reduce.c PROPERTIES COMPILE_OPTIONS -O3)
