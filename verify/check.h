@@ -66,6 +66,9 @@ ls_rc ls_case_verify(const ls_check_input *input, ls_verdict *out);
 ls_rc ls_baseline_measure(const ls_check_input *input, ls_baseline *out);
 void ls_baseline_close(ls_baseline *baseline);
 
+/* The relative error per tensor that a gradient of this case may have (check_gradient.c). */
+double ls_gradient_limit(const ls_check_input *input, size_t step, size_t tensor);
+
 /* For checks: enters a value with its bound; keeps the worst. False when it lies beyond the bound. */
 bool ls_finding_measure(ls_finding *finding, double observed, double bound);
 /* FAILED with a detail; the first one stays. */

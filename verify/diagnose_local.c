@@ -1,0 +1,96 @@
+/* Which device's own gradient is wrong, before any communication. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verify/diagnose.h"
+#include "verify/values.h"
+
+/* Largest relative distance of a device's tensors from the reference; *tensor: whose. */
+static double worst_tensor(const ls_case *c, const void *grads, const double *reference, size_t *tensor) {
+    double worst = 0;
+    for (size_t t = 0; t < c->model.param_tensors; t++) {
+        const ls_param *param = &c->model.params[t];
+        ls_distance d = ls_distance_measure(c->run.dtype, grads, reference, param->offset, param->count);
+        double relative = d.l2 == 0 ? 0 : d.l2 / d.reference_l2;
+        if (!(relative <= worst)) {
+            worst = isnan(relative) ? INFINITY : relative;
+            *tensor = t;
+        }
+    }
+    return worst;
+}
+
+/* The gradient that the device should have had: of the mean over its samples, or over all of them under one loss. */
+static ls_rc local_reference(const ls_check_input *input, size_t step, size_t device, double *out) {
+    const ls_case *c = input->c;
+    const ls_oracle_local *local = NULL;
+    LS_TRY(ls_oracle_cache_local(input->oracle, c, step, device, &local));
+    double count = c->reduction == LS_REDUCTION_MEAN ? (double)ls_case_local(c, step, device)->count
+                                                     : (double)ls_case_samples(c, step);
+    for (size_t i = 0; i < c->model.param_count; i++) {
+        out[i] = count > 0 ? local->grads[i] / count : 0;
+    }
+    return LS_OK;
+}
+
+typedef struct culprits {
+    size_t wrong;         /* devices whose gradient is off */
+    size_t first, tensor; /* of them, and its worst tensor */
+    double distance, scale;
+    bool accumulated; /* it is the sum of this step's and the previous one's */
+} culprits;
+
+static void inspect(const ls_case *c, size_t step, size_t device, double *reference, double limit, culprits *out) {
+    const void *grads = ls_case_local(c, step, device)->grads;
+    size_t tensor = 0;
+    double distance = worst_tensor(c, grads, reference, &tensor);
+    if (distance <= limit || out->wrong++ > 0) {
+        return;
+    }
+    const ls_param *param = &c->model.params[tensor];
+    out->first = device;
+    out->tensor = tensor;
+    out->distance = distance;
+    out->scale = ls_scale_fit(c->run.dtype, grads, reference, param->offset, param->count);
+    if (step > 0) {
+        const void *before = ls_case_local(c, step - 1, device)->grads;
+        for (size_t i = 0; i < c->model.param_count; i++) {
+            reference[i] += ls_value(c->run.dtype, before, i);
+        }
+        out->accumulated = worst_tensor(c, grads, reference, &tensor) <= limit;
+    }
+}
+
+ls_rc ls_diagnose_local(const ls_check_input *input, size_t step, double limit, char *cause, size_t size) {
+    const ls_case *c = input->c;
+    double *reference = ls_calloc(c->model.param_count, sizeof *reference, "a gradient");
+    if (reference == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    culprits found = {0};
+    ls_rc rc = LS_OK;
+    for (size_t device = 0; device < c->devices && rc == LS_OK; device++) {
+        rc = local_reference(input, step, device, reference);
+        if (rc == LS_OK) {
+            inspect(c, step, device, reference, limit, &found);
+        }
+    }
+    free(reference);
+    if (found.wrong == 0) {
+        snprintf(cause, size, "every local gradient agrees with the oracle: the fault lies in the reduction");
+    } else {
+        char who[64];
+        if (found.wrong == c->devices && c->devices > 1) {
+            snprintf(who, sizeof who, "the local gradients of all devices are off");
+        } else {
+            snprintf(who, sizeof who, "the local gradient of device %zu is off", found.first);
+        }
+        snprintf(cause, size, "%s before any communication: %s by %.3g (scale %.6g)%s", who,
+                 c->model.params[found.tensor].name, found.distance, found.scale,
+                 found.accumulated ? "; it contains the gradient of the step before, which was not cleared"
+                                   : ": its samples, inputs, parameters or kernels");
+    }
+    return rc;
+}
