@@ -92,17 +92,21 @@ static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
     return broadcast_parameters(m, run->seed);
 }
 
-/* The ranks that MPI has against those that the run wants. All ranks see the same, so rank 0 speaks for all. */
-static ls_rc check_world(const ls_mpi_world *world, const ls_run *run) {
-    if (world->size == run->devices) {
-        return LS_OK;
+/* What MPI says against what the run and the launcher's environment say. */
+static ls_rc check_world(const ls_mpi_world *world, const ls_run *run, const ls_rank *rank) {
+    if (world->size != run->devices) {
+        /* All ranks see the same, so the first speaks for all. */
+        return world->rank != 0 ? LS_BAD_INPUT
+                                : ls_fail(LS_BAD_INPUT,
+                                          "the run has %zu devices, mpirun started %zu processes; start one process a "
+                                          "device (mpirun -n %zu)",
+                                          run->devices, world->size, run->devices);
     }
-    if (world->rank != 0) {
-        return LS_BAD_INPUT;
+    if (world->rank != rank->rank) {
+        return ls_fail(LS_BAD_INPUT, "the launcher's environment says rank %zu, the MPI library says rank %zu",
+                       rank->rank, world->rank);
     }
-    return ls_fail(LS_BAD_INPUT,
-                   "the run has %zu devices, mpirun started %zu processes; start one process a device (mpirun -n %zu)",
-                   run->devices, world->size, run->devices);
+    return LS_OK;
 }
 
 static void mpi_close(void *self) {
@@ -144,7 +148,7 @@ static ls_rc mpi_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     m->momentum = run->momentum;
     m->weight_decay = run->weight_decay;
     ls_rc rc = ls_mpi_start(&m->world);
-    rc = rc == LS_OK ? check_world(&m->world, run) : rc;
+    rc = rc == LS_OK ? check_world(&m->world, run, rank) : rc;
     if (rc != LS_OK) { /* the same on all ranks: they end in order */
         mpi_close(m);
         return rc;

@@ -59,7 +59,7 @@ ls_rc ls_mpi_start(ls_mpi_world *world) {
     LS_MPI(MPI_Comm_size(MPI_COMM_WORLD, &size));
     const char *variable = "";
     unsigned long said = launcher_size(&variable);
-    if (said > 1 && size == 1) {
+    if (said > 1 && size == 1) { /* each process believes to be the only one, so each says it */
         return ls_fail(LS_BAD_INPUT,
                        "mpirun says %lu processes (%s), the MPI library says 1; start it with Open MPI's own mpirun",
                        said, variable);
