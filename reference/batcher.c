@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reference/cleanup.h"
+
 enum { SLOTS = 2, MAX_READERS = 64 };
 
 /* A stream that copied a batch, and the event after its copies. */
@@ -50,16 +52,12 @@ static ls_rc wait_readers(const slot *s) {
 }
 
 static void close_slot(slot *s) {
-    (void)wait_readers(s); /* a failure has been printed, and clean-up goes on */
+    ls_rc rc = wait_readers(s);
     for (size_t i = 0; i < s->reader_count; i++) {
-        (void)ls_cuda_check(cudaEventDestroy(s->readers[i].event), "cudaEventDestroy", __FILE__, __LINE__);
+        LS_CLOSE(rc, cudaEventDestroy(s->readers[i].event));
     }
-    if (s->pixels != NULL) {
-        (void)ls_cuda_check(cudaFreeHost(s->pixels), "cudaFreeHost", __FILE__, __LINE__);
-    }
-    if (s->labels != NULL) {
-        (void)ls_cuda_check(cudaFreeHost(s->labels), "cudaFreeHost", __FILE__, __LINE__);
-    }
+    LS_CLOSE(rc, cudaFreeHost(s->pixels));
+    LS_CLOSE(rc, cudaFreeHost(s->labels));
     free(s->indices);
 }
 

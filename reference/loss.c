@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "gpu/kernels/kernels.h"
+#include "reference/cleanup.h"
 
 struct ls_loss {
     ls_dtype dtype;
@@ -43,9 +44,10 @@ void ls_loss_close(ls_loss *loss) {
     if (loss == NULL) {
         return;
     }
-    (void)ls_cuda_check(cudaFree(loss->losses), "cudaFree(losses)", __FILE__, __LINE__);
-    (void)ls_cuda_check(cudaFree(loss->sum), "cudaFree(sum)", __FILE__, __LINE__);
-    (void)ls_cuda_check(cudaFreeHost(loss->host_sum), "cudaFreeHost(host_sum)", __FILE__, __LINE__);
+    ls_rc rc = LS_OK;
+    LS_CLOSE(rc, cudaFree(loss->losses));
+    LS_CLOSE(rc, cudaFree(loss->sum));
+    LS_CLOSE(rc, cudaFreeHost(loss->host_sum));
     free(loss);
 }
 

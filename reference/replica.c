@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "reference/cleanup.h"
 #include "reference/replica_internal.h"
 
 /* Gives boundaries their slots. A layer may write over its input unless the layer that made it still needs it for its
@@ -88,7 +89,6 @@ static ls_rc open_layers(ls_replica *replica) {
 static ls_rc open_all(ls_replica *replica) {
     const ls_model *model = replica->model;
     const ls_replica_options *options = &replica->options;
-    LS_CUDA(cudaSetDevice(options->device));
     LS_CUDA(cudaStreamCreateWithFlags(&replica->stream, cudaStreamNonBlocking));
     LS_TRY(ls_math_open(replica->stream, &replica->math));
     plan_slots(replica);
@@ -109,6 +109,7 @@ ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, 
     if (options->max_batch == 0) {
         return ls_fail(LS_BAD_INPUT, "largest batch of a replica: expected at least 1, found 0");
     }
+    LS_CUDA(cudaSetDevice(options->device)); /* first: without it there is nothing to close */
     ls_replica *replica = ls_calloc(1, sizeof *replica, "a replica");
     if (replica == NULL) {
         return LS_DEVICE_FAILED;
@@ -128,47 +129,47 @@ ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, 
     return LS_OK;
 }
 
-/* Freeing goes on after a failure, which has been printed. */
-static void free_device(void *memory) {
-    (void)ls_cuda_check(cudaFree(memory), "cudaFree", __FILE__, __LINE__);
-}
-
-static void close_layers(ls_replica *replica) {
+static void close_layers(ls_replica *replica, ls_rc *rc) {
     for (size_t i = 0; i < replica->model->layer_count; i++) {
         if (replica->state_open[i]) {
             ls_layer_ops_of(replica->model->layers[i].kind)->close(replica->states[i]);
         }
-        free_device(replica->index[i]);
+        LS_CLOSE(*rc, cudaFree(replica->index[i]));
     }
     for (size_t s = 0; s < replica->slot_count; s++) {
-        free_device(replica->slots[s]);
+        LS_CLOSE(*rc, cudaFree(replica->slots[s]));
     }
+}
+
+static void close_buffers(ls_replica *replica, ls_rc *rc) {
+    void *device[] = {replica->params,        replica->grads,         replica->velocity,
+                      replica->pixels,        replica->labels,        replica->correct,
+                      replica->grad_slots[0], replica->grad_slots[1], replica->output_grad};
+    for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
+        LS_CLOSE(*rc, cudaFree(device[i]));
+    }
+    LS_CLOSE(*rc, cudaFreeHost(replica->host_correct));
 }
 
 void ls_replica_close(ls_replica *replica) {
     if (replica == NULL) {
         return;
     }
-    (void)ls_cuda_check(cudaSetDevice(replica->options.device), "cudaSetDevice", __FILE__, __LINE__);
+    ls_rc rc = LS_OK;
+    LS_CLOSE(rc, cudaSetDevice(replica->options.device));
     if (replica->stream != NULL) {
-        (void)ls_cuda_check(cudaStreamSynchronize(replica->stream), "cudaStreamSynchronize", __FILE__, __LINE__);
+        LS_CLOSE(rc, cudaStreamSynchronize(replica->stream));
     }
-    ls_replica_capture_close(replica);
+    ls_replica_capture_close(replica, &rc);
     ls_loss_close(replica->loss);
     ls_loss_close(replica->test_loss);
-    close_layers(replica);
-    void *device[] = {replica->params,        replica->grads,         replica->velocity,
-                      replica->pixels,        replica->labels,        replica->correct,
-                      replica->grad_slots[0], replica->grad_slots[1], replica->output_grad};
-    for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
-        free_device(device[i]);
-    }
-    (void)ls_cuda_check(cudaFreeHost(replica->host_correct), "cudaFreeHost", __FILE__, __LINE__);
+    close_layers(replica, &rc);
+    close_buffers(replica, &rc);
     if (replica->math != NULL) {
         ls_math_close(replica->math);
     }
     if (replica->stream != NULL) {
-        (void)ls_cuda_check(cudaStreamDestroy(replica->stream), "cudaStreamDestroy", __FILE__, __LINE__);
+        LS_CLOSE(rc, cudaStreamDestroy(replica->stream));
     }
     free(replica);
 }

@@ -1,6 +1,7 @@
 /* What verification needs of a step, kept by the replica itself and not by the implementation that is judged. */
 #include <string.h>
 
+#include "reference/cleanup.h"
 #include "reference/replica_internal.h"
 
 ls_rc ls_replica_capture_open(ls_replica *replica) {
@@ -25,12 +26,11 @@ ls_rc ls_replica_capture_open(ls_replica *replica) {
     return LS_OK;
 }
 
-void ls_replica_capture_close(ls_replica *replica) {
-    void *device[] = {replica->captured_grads, replica->lane_decisions, replica->decisions};
-    for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
-        (void)ls_cuda_check(cudaFree(device[i]), "cudaFree", __FILE__, __LINE__);
-    }
-    (void)ls_cuda_check(cudaFreeHost(replica->host_decisions), "cudaFreeHost", __FILE__, __LINE__);
+void ls_replica_capture_close(ls_replica *replica, ls_rc *rc) {
+    LS_CLOSE(*rc, cudaFree(replica->captured_grads));
+    LS_CLOSE(*rc, cudaFree(replica->lane_decisions));
+    LS_CLOSE(*rc, cudaFree(replica->decisions));
+    LS_CLOSE(*rc, cudaFreeHost(replica->host_decisions));
 }
 
 ls_rc ls_replica_capture_grad(ls_replica *replica, size_t ready_position) {

@@ -61,7 +61,7 @@ ls_rc ls_replica_run_input(ls_replica *replica, size_t batch, const uint8_t *pix
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch);
 
 ls_rc ls_replica_capture_open(ls_replica *replica);
-void ls_replica_capture_close(ls_replica *replica);
+void ls_replica_capture_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */
 /* Keeps the gradient of a ready position as it is now, in stream order. */
 ls_rc ls_replica_capture_grad(ls_replica *replica, size_t ready_position);
 /* Gathers the decisions of the forward pass just enqueued. */
