@@ -184,11 +184,11 @@ void ls_error_lines_read(ls_error_lines *lines) {
     }
 }
 
-bool ls_error_lines_settle(ls_error_lines *lines, int rank, char *text, size_t size) {
+bool ls_error_lines_settle(ls_error_lines *lines, int rank, bool unnamed, char *text, size_t size) {
     bool found = false;
     for (size_t i = 0; i < lines->held_count; i++) {
         const held_line *line = &lines->held[i];
-        if (rank >= 0 && line->rank >= 0 && line->rank != rank) {
+        if (rank >= 0 && line->rank != rank && (line->rank >= 0 || !unnamed)) {
             continue;
         }
         if (!found) {

@@ -28,9 +28,9 @@ void ls_error_lines_tick(ls_error_lines *lines);
 /* Shows all held lines. */
 void ls_error_lines_show(ls_error_lines *lines);
 
-/* The run has failed: shows the held lines of rank (-1: of any) and those without a rank, drops the others. The first shown
- * goes to text without its "lockstep: " and rank; returns false when there was none. */
-bool ls_error_lines_settle(ls_error_lines *lines, int rank, char *text, size_t size);
+/* The run has failed: shows the held lines of rank (-1: of any), with unnamed also those without a rank, and drops the
+ * others. The first shown goes to text without its "lockstep: " and rank; returns false when there was none. */
+bool ls_error_lines_settle(ls_error_lines *lines, int rank, bool unnamed, char *text, size_t size);
 
 /* What mpirun said on its own; "" when nothing. */
 const char *ls_error_lines_hint(const ls_error_lines *lines);

@@ -176,7 +176,9 @@ static void pronounce(ls_watch *watch, const ls_verdict *verdict, ls_outcome *ou
     char place[64] = "", who[64];
     outcome->rc = verdict->rc;
     outcome->guilty_rank = verdict->rank;
-    bool said = ls_error_lines_settle(watch->lines, verdict->rank, outcome->reason, sizeof outcome->reason);
+    /* a rank that was killed has said nothing; lines without a rank are about what its death did to others */
+    bool said =
+        ls_error_lines_settle(watch->lines, verdict->rank, verdict->said, outcome->reason, sizeof outcome->reason);
     if (said && verdict->said) {
         return;
     }

@@ -83,15 +83,15 @@ static bool find_killed(const ls_watch *watch, ls_verdict *verdict) {
     return false;
 }
 
-/* The first to have recorded such an end. */
-static bool find_recorded(const ls_watch *watch, ls_rank_state state, bool bad_input, ls_verdict *verdict) {
+/* The first to have recorded that it failed or was terminated; with bad_input the first that failed for that. */
+static bool find_recorded(const ls_watch *watch, bool bad_input, ls_verdict *verdict) {
     size_t best = SIZE_MAX;
     uint32_t best_order = UINT32_MAX;
     for (size_t r = 0; r < watch->page->ranks; r++) {
         const ls_progress_rank *entry = &watch->page->rank[r];
-        uint32_t order = atomic_load(&entry->order);
-        if (atomic_load(&entry->state) == (uint32_t)state && order < best_order &&
-            (!bad_input || atomic_load(&entry->code) == LS_BAD_INPUT)) {
+        uint32_t state = atomic_load(&entry->state), order = atomic_load(&entry->order);
+        bool wanted = state == LS_RANK_FAILED || state == LS_RANK_TERMINATED;
+        if (wanted && order < best_order && (!bad_input || atomic_load(&entry->code) == LS_BAD_INPUT)) {
             best = r;
             best_order = order;
         }
@@ -100,7 +100,7 @@ static bool find_recorded(const ls_watch *watch, ls_rank_state state, bool bad_i
         return false;
     }
     blame(verdict, watch, best, LS_DEVICE_FAILED);
-    if (state == LS_RANK_FAILED) {
+    if (atomic_load(&watch->page->rank[best].state) == LS_RANK_FAILED) {
         say_code(verdict, atomic_load(&watch->page->rank[best].code));
     } else {
         say_signal(verdict, SIGTERM);
@@ -156,16 +156,14 @@ ls_verdict ls_verdict_of_ended(const ls_watch *watch) {
     if (!ended) {
         return verdict;
     }
-    if (find_killed(watch, &verdict) || find_recorded(watch, LS_RANK_FAILED, true, &verdict)) {
+    if (find_killed(watch, &verdict) || find_recorded(watch, true, &verdict)) {
         return verdict;
     }
-    ls_verdict failed = verdict;
-    if (find_recorded(watch, LS_RANK_FAILED, false, &failed)) {
-        return find_stopped(watch, &verdict) ? verdict : failed;
+    ls_verdict recorded = verdict;
+    if (find_recorded(watch, false, &recorded)) {
+        return find_stopped(watch, &verdict) ? verdict : recorded;
     }
-    if (!find_recorded(watch, LS_RANK_TERMINATED, false, &verdict)) {
-        (void)find_unrecorded(watch, &verdict);
-    }
+    (void)find_unrecorded(watch, &verdict);
     return verdict;
 }
 
