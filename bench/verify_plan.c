@@ -1,0 +1,178 @@
+#include "bench/verify_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "impls/impl.h"
+#include "impls/launch.h"
+#include "impls/rank.h"
+
+static const ls_impl *baseline_impl(void) {
+    return ls_impl_find("single");
+}
+
+static bool asked_for(const ls_options *options, const char *name) {
+    for (size_t i = 0; i < options->impl_count; i++) {
+        if (strcmp(options->impls[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A run of the options for verification: recorded, silent, not evaluated. */
+static ls_run plain_run(const ls_options *options, size_t model, size_t dtype) {
+    ls_run run = options->run;
+    memcpy(run.model, options->models[model], sizeof run.model);
+    run.dtype = options->dtypes[dtype];
+    run.log_every = 0;
+    run.capture = true;
+    run.evaluate = run.time_steps = false;
+    run.warmup = 0;
+    run.save[0] = run.json[0] = '\0';
+    return run;
+}
+
+static ls_rc add_point(const ls_verify_point *point, ls_verify_plan *plan) {
+    ls_verify_point *grown = realloc(plan->points, (plan->count + 1) * sizeof plan->points[0]);
+    if (grown == NULL) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for %zu cases", plan->count + 1);
+    }
+    plan->points = grown;
+    plan->points[plan->count++] = *point;
+    return LS_OK;
+}
+
+/* The point of `single` on so many samples among those from `first` on, made when there is none yet. */
+static ls_rc find_baseline(const ls_options *options, const ls_run *run, size_t first, ls_verify_plan *plan,
+                           size_t *index) {
+    size_t local = 0;
+    size_t global = 0;
+    LS_TRY(ls_run_batches(run, &local, &global));
+    for (size_t i = first; i < plan->count; i++) {
+        if (plan->points[i].baseline == i && plan->points[i].run.batch == global) {
+            *index = i;
+            return LS_OK;
+        }
+    }
+    ls_verify_point point = {.run = *run, .baseline = plan->count, .asked = asked_for(options, "single")};
+    snprintf(point.run.impl, sizeof point.run.impl, "%s", baseline_impl()->name);
+    point.run.devices = 1;
+    point.run.batch = global;
+    point.run.global_batch = 0;
+    point.run.ranks = LS_RANKS_PROCESSES;
+    point.run.bucket_bytes = LS_BUCKET_BYTES_DEFAULT;
+    LS_TRY(ls_run_check(&point.run));
+    *index = plan->count;
+    return add_point(&point, plan);
+}
+
+/* Why a point with this rank kind cannot be; ranks in one process (dp) have no kind. */
+static bool has_kind(const ls_impl *impl, ls_rank_kind kind, char *why, size_t size) {
+    unsigned processes = LS_CAP_RANK_PROCESSES | LS_CAP_MPIRUN;
+    bool can_threads = (impl->capabilities & LS_CAP_RANK_THREADS) != 0;
+    bool can_processes = (impl->capabilities & processes) != 0;
+    if (!can_threads && !can_processes) {
+        return true;
+    }
+    bool has = kind == LS_RANKS_THREADS ? can_threads : can_processes;
+    if (!has) {
+        snprintf(why, size, "%s has no ranks as %s", impl->name, kind == LS_RANKS_THREADS ? "threads" : "processes");
+    }
+    return has;
+}
+
+/* Rank kinds that give different cases: all that were asked for where the implementation has both, else one. */
+static size_t kinds_of(const ls_options *options, const ls_impl *impl, ls_rank_kind kinds[2]) {
+    bool both = (impl->capabilities & LS_CAP_RANK_THREADS) != 0;
+    kinds[0] = options->ranks[0];
+    if (both) {
+        for (size_t i = 0; i < options->ranks_count; i++) {
+            kinds[i] = options->ranks[i];
+        }
+        return options->ranks_count;
+    }
+    for (size_t i = 0; i < options->ranks_count; i++) {
+        if (options->ranks[i] == LS_RANKS_PROCESSES) {
+            kinds[0] = LS_RANKS_PROCESSES;
+        }
+    }
+    return 1;
+}
+
+static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const ls_run *run, size_t first,
+                         ls_verify_plan *plan) {
+    ls_verify_point point = {.run = *run, .asked = true};
+    bool runs = has_kind(impl, run->ranks, point.skip, sizeof point.skip);
+    if (runs && options->impl_all && impl->available != NULL) {
+        runs = impl->available(point.skip, sizeof point.skip);
+        if (!runs && point.skip[0] == '\0') {
+            snprintf(point.skip, sizeof point.skip, "%s cannot run here", impl->name);
+        }
+    }
+    if (runs) {
+        LS_TRY(ls_run_check(run));
+    }
+    LS_TRY(find_baseline(options, run, first, plan, &point.baseline));
+    return add_point(&point, plan);
+}
+
+static ls_rc add_variants(const ls_options *options, const ls_impl *impl, const ls_run *run, size_t first,
+                          ls_verify_plan *plan) {
+    ls_rank_kind kinds[2];
+    size_t kind_count = kinds_of(options, impl, kinds);
+    bool buckets = (impl->capabilities & LS_CAP_BUCKETS) != 0;
+    for (size_t kind = 0; kind < kind_count; kind++) {
+        for (size_t cap = 0; cap < (buckets ? options->bucket_count : 1); cap++) {
+            ls_run variant = *run;
+            bool kindless = (impl->capabilities & (LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_MPIRUN)) == 0;
+            variant.ranks = kindless ? LS_RANKS_PROCESSES : kinds[kind];
+            variant.bucket_bytes = buckets ? options->buckets[cap] : LS_BUCKET_BYTES_DEFAULT;
+            LS_TRY(add_variant(options, impl, &variant, first, plan));
+        }
+    }
+    return LS_OK;
+}
+
+/* `single` on every global batch, then everyone on every device count. */
+static ls_rc add_model(const ls_options *options, const ls_run *run, ls_verify_plan *plan) {
+    size_t first = plan->count;
+    for (size_t d = 0; d < options->device_count; d++) {
+        ls_run sized = *run;
+        size_t unused = 0;
+        sized.devices = options->devices[d];
+        snprintf(sized.impl, sizeof sized.impl, "%s", baseline_impl()->name);
+        LS_TRY(find_baseline(options, &sized, first, plan, &unused));
+    }
+    for (size_t i = 0; i < options->impl_count; i++) {
+        const ls_impl *impl = ls_impl_find(options->impls[i]);
+        for (size_t d = 0; impl != baseline_impl() && d < options->device_count; d++) {
+            ls_run sized = *run;
+            sized.devices = options->devices[d];
+            snprintf(sized.impl, sizeof sized.impl, "%s", impl->name);
+            LS_TRY(add_variants(options, impl, &sized, first, plan));
+        }
+    }
+    return LS_OK;
+}
+
+ls_rc ls_verify_plan_make(const ls_options *options, ls_verify_plan *out) {
+    *out = (ls_verify_plan){0};
+    for (size_t m = 0; m < options->model_count; m++) {
+        for (size_t t = 0; t < options->dtype_count; t++) {
+            ls_run run = plain_run(options, m, t);
+            ls_rc rc = add_model(options, &run, out);
+            if (rc != LS_OK) {
+                ls_verify_plan_free(out);
+                return rc;
+            }
+        }
+    }
+    return LS_OK;
+}
+
+void ls_verify_plan_free(ls_verify_plan *plan) {
+    free(plan->points);
+    *plan = (ls_verify_plan){0};
+}
