@@ -55,6 +55,7 @@ static ncclComm_t comm_take(void) {
         comm = calloc(1, sizeof *comm);
         if (comm != NULL) {
             pthread_mutex_init(&comm->lock, NULL);
+            pthread_mutex_init(&comm->launching, NULL);
         }
     }
     return comm;
@@ -73,7 +74,7 @@ static ncclResult_t comm_new(nccl_clique *clique, int rank, unsigned long long t
     comm->ranks = clique->ranks;
     comm->device = clique->peers[rank].device;
     comm->timeout_ns = timeout_ns;
-    comm->launched = 0;
+    atomic_store(&comm->launched, 0);
     comm->running = 0;
     comm->error_text[0] = '\0';
     atomic_store(&comm->completed, 0);
@@ -91,7 +92,7 @@ static void comm_free(ncclComm_t comm) {
     nccl_clique *clique = comm->clique;
     atomic_store(&comm->magic, 0);
     comm->clique = NULL;
-    comm->generation++;
+    atomic_fetch_add(&comm->generation, 1);
     pthread_mutex_unlock(&comm->lock);
     nccl_clique_release(clique);
     pthread_mutex_lock(&free_lock);
@@ -308,12 +309,12 @@ static void drain(ncclComm_t comm) {
     for (;;) {
         unsigned completed = atomic_load(&comm->completed);
         pthread_mutex_lock(&comm->lock);
-        bool ended = completed == comm->launched;
+        const unsigned launched = atomic_load(&comm->launched);
+        bool ended = completed == launched;
         bool dropped = !ended && comm->running == 0 && vgpu_device_error(comm->device) != cudaSuccess;
         if (dropped) {
-            comm->generation++;
-            completed = comm->launched;
-            atomic_store(&comm->completed, completed);
+            atomic_fetch_add(&comm->generation, 1);
+            atomic_store(&comm->completed, launched);
         }
         pthread_mutex_unlock(&comm->lock);
         if (dropped && comm->ranks > 1) {

@@ -99,9 +99,13 @@ struct ncclComm {
     nccl_clique *clique;
     int rank, ranks, device;
     unsigned long long timeout_ns;
-    pthread_mutex_t lock;       /* sequence and its place in the stream are taken together; guards what follows */
-    unsigned generation;        /* operations of an earlier one are void */
-    unsigned launched, running; /* queued so far; on a stream's thread now */
+    pthread_mutex_t
+        launching; /* a sequence number and its place in the stream are taken together; may be held long, while
+                                   a full stream blocks */
+    _Atomic unsigned launched;   /* queued so far; written under launching */
+    pthread_mutex_t lock;        /* guards the next three; never held over a wait */
+    _Atomic unsigned generation; /* operations of an earlier one are void */
+    unsigned running;            /* operations on a stream's thread now */
     char error_text[NCCL_TEXT_BYTES];
     _Atomic unsigned completed; /* operations that have ended, well or not */
     _Atomic unsigned sleepers;  /* on completed */

@@ -74,17 +74,17 @@ ncclResult_t nccl_launch(nccl_operation *operations, size_t count) {
     ncclResult_t result = ncclSuccess;
     for (size_t i = 0; i < count && result == ncclSuccess; i++) {
         nccl_operation *o = &operations[i];
-        pthread_mutex_lock(&o->comm->lock);
-        o->sequence = o->comm->launched + 1;
-        o->generation = o->comm->generation;
+        pthread_mutex_lock(&o->comm->launching);
+        o->sequence = atomic_load(&o->comm->launched) + 1;
+        o->generation = atomic_load(&o->comm->generation);
         result = check_group(o, launch);
         if (result == ncclSuccess) {
             result = submit(o);
         }
         if (result == ncclSuccess) {
-            o->comm->launched++;
+            atomic_store(&o->comm->launched, o->sequence);
         }
-        pthread_mutex_unlock(&o->comm->lock);
+        pthread_mutex_unlock(&o->comm->launching);
     }
     return result;
 }

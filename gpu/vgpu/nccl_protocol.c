@@ -310,7 +310,7 @@ static ncclResult_t exchange(const nccl_operation *o) {
 /* False when the communicator of the operation has gone. */
 static bool begin(const nccl_operation *o) {
     pthread_mutex_lock(&o->comm->lock);
-    bool valid = o->comm->generation == o->generation;
+    bool valid = atomic_load(&o->comm->generation) == o->generation;
     if (valid) {
         o->comm->running++;
     }
