@@ -84,6 +84,7 @@ struct vgpu_stream {
     pthread_mutex_t lock;    /* submitters */
     vgpu_queued *ring;       /* VGPU_RING entries, made at first use */
     bool started;            /* a thread serves the ring */
+    uint64_t room_until;     /* the ring has room for entries below this position; completed is read only beyond it */
     uint64_t legacy_awaited; /* position of the legacy stream that this stream has been told to wait for */
     uint64_t awaited_by_legacy;
     vgpu_stream *next; /* of the same device, under its streams_lock */

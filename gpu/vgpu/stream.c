@@ -189,11 +189,20 @@ static cudaError_t start(vgpu_stream *stream) {
 
 /* --- queueing ------------------------------------------------------------------------------------------------------- */
 
+/* Called with the stream's lock held when the ring may be full. Whoever finds it full waits until a quarter has drained, so
+ * that the two sides do not wake each other for every single entry. */
+static void make_room(vgpu_stream *stream, uint64_t position) {
+    if (position - atomic_load(&stream->completed) >= VGPU_RING) {
+        vgpu_stream_wait(stream, position - VGPU_RING + VGPU_RING / 4);
+    }
+    stream->room_until = atomic_load(&stream->completed) + VGPU_RING;
+}
+
 /* Appends one entry; called with the stream's lock held and its thread started. */
 static void push(vgpu_stream *stream, const vgpu_request *request, vgpu_stream *wait_stream, uint64_t wait_position) {
     uint64_t position = atomic_load_explicit(&stream->submitted, memory_order_relaxed);
-    if (position >= VGPU_RING) {
-        vgpu_stream_wait(stream, position - VGPU_RING + 1);
+    if (position >= stream->room_until) {
+        make_room(stream, position);
     }
     vgpu_queued *queued = &stream->ring[position % VGPU_RING];
     queued->name = request->name;

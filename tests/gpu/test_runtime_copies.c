@@ -1,7 +1,7 @@
 /* Copies and fills: when host memory is read and written, what returns before it is done, directions, peers. */
 #include "tests/gpu/runtime.h"
 
-enum { BYTES = 4096, LARGE = 1 << 20 };
+enum { BYTES = 4096, LARGE = 1 << 18 };
 
 static void fill(unsigned char *bytes, size_t count, unsigned seed) {
     for (size_t i = 0; i < count; i++) {
