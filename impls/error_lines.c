@@ -5,12 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LINE_SIZE = 2048, HELD = 64, SEEN = 64 };
 
+/* mpirun takes a second to end after a rank has failed: so long a line that was shown still explains the failure. */
+static const time_t recent_seconds = 10;
+
 typedef struct held_line {
-    int rank; /* -1: the line names none */
+    int rank;       /* -1: the line names none */
+    time_t arrived; /* monotonic */
     char text[LINE_SIZE];
 } held_line;
 
@@ -22,6 +27,7 @@ struct ls_error_lines {
     size_t partial_size;
     held_line held[HELD];
     size_t held_count, aged; /* the first `aged` were there at the last tick */
+    held_line last;          /* shown by ls_error_lines_tick */
     size_t seen[SEEN];       /* hashes of the messages shown */
     size_t seen_count;
 };
@@ -68,6 +74,12 @@ int ls_error_lines_reader(const ls_error_lines *lines) {
 void ls_error_lines_started(ls_error_lines *lines) {
     close(lines->ends[1]);
     lines->ends[1] = -1;
+}
+
+static time_t now_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
 }
 
 static void write_line(const char *text) {
@@ -124,6 +136,7 @@ void ls_error_lines_show(ls_error_lines *lines) {
 void ls_error_lines_tick(ls_error_lines *lines) {
     for (size_t i = 0; i < lines->aged; i++) {
         show(lines, &lines->held[i]);
+        lines->last = lines->held[i];
     }
     lines->held_count -= lines->aged;
     memmove(lines->held, lines->held + lines->aged, lines->held_count * sizeof lines->held[0]);
@@ -164,6 +177,7 @@ static void take_line(ls_error_lines *lines, const char *text) {
     held_line *line = &lines->held[lines->held_count++];
     snprintf(line->text, sizeof line->text, "%s", text);
     split_line(text, &line->rank);
+    line->arrived = now_seconds();
 }
 
 void ls_error_lines_read(ls_error_lines *lines) {
@@ -184,22 +198,29 @@ void ls_error_lines_read(ls_error_lines *lines) {
     }
 }
 
+static bool concerns(const held_line *line, int rank, bool unnamed) {
+    return rank < 0 || line->rank == rank || (line->rank < 0 && unnamed);
+}
+
 bool ls_error_lines_settle(ls_error_lines *lines, int rank, bool unnamed, char *text, size_t size) {
-    bool found = false;
+    const held_line *first = NULL;
+    int named;
     for (size_t i = 0; i < lines->held_count; i++) {
         const held_line *line = &lines->held[i];
-        if (rank >= 0 && line->rank != rank && (line->rank >= 0 || !unnamed)) {
-            continue;
+        if (concerns(line, rank, unnamed)) {
+            first = first == NULL ? line : first;
+            show(lines, line);
         }
-        if (!found) {
-            int named;
-            snprintf(text, size, "%s", split_line(line->text, &named));
-            found = true;
-        }
-        show(lines, line);
+    }
+    bool recent = lines->last.text[0] != '\0' && now_seconds() - lines->last.arrived <= recent_seconds;
+    if (recent && concerns(&lines->last, rank, unnamed)) {
+        first = &lines->last; /* shown before the held ones */
+    }
+    if (first != NULL) {
+        snprintf(text, size, "%s", split_line(first->text, &named));
     }
     lines->held_count = lines->aged = 0;
-    return found;
+    return first != NULL;
 }
 
 const char *ls_error_lines_hint(const ls_error_lines *lines) {
