@@ -8,12 +8,9 @@ LS_KERNEL input_kernel(size_t batch, size_t features, const uint8_t *pixels, int
         size_t used = batch - block * L < L ? batch - block * L : L;
         const uint8_t *source = pixels + block * L * features + f;
         T *target = x + (block * features + f) * L;
-        float value[L];
+        float value[L] = {};
         for (size_t l = 0; l < used; l++) {
             value[l] = static_cast<float>(source[l * features]);
-        }
-        for (size_t l = used; l < L; l++) {
-            value[l] = 0;
         }
         LS_LANES(l, L) {
             float scaled = value[l] / 255.0f;

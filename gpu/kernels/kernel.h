@@ -114,13 +114,19 @@ inline unsigned ls_launch_blocks(size_t count) {
 #else
 #define LS_INDEPENDENT _Pragma("GCC ivdep")
 #endif
+/* Loops over lanes are short; gcc would unroll them into scalar code before it vectorises. */
+#ifdef __clang__
+#define LS_INDEPENDENT_SHORT LS_INDEPENDENT
+#else
+#define LS_INDEPENDENT_SHORT _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
+#endif
 
 #define LS_GRID_STRIDE(i, count)  LS_INDEPENDENT for (size_t i = 0, i##_end = (count); i < i##_end; i++)
 #define LS_BLOCK_STRIDE(i, count) for (size_t i = 0; i < (count); i++)
 #define LS_GRID_STRIDE_2D(row, rows, column, columns)                \
     for (size_t row = 0, row##_end = (rows); row < row##_end; row++) \
         for (size_t column = 0, column##_end = (columns); column < column##_end; column++)
-#define LS_LANES(l, L) LS_INDEPENDENT for (size_t l = 0; l < (L); l++)
+#define LS_LANES(l, L) LS_INDEPENDENT_SHORT for (size_t l = 0; l < (L); l++)
 
 namespace {
 

@@ -37,12 +37,14 @@ LS_KERNEL maxpool_forward(size_t planes, pool_shape shape, const T *x, T *y, uin
     }
 }
 
-/* Each input gathers from the windows that hold it, so that nothing is added in an order that can change. */
-template <typename T, size_t L, size_t K, size_t S>
+/* Here and elsewhere a value is loaded before the choice that may drop it: a load under a condition does not vectorise.
+ *
+ * Each input gathers from the windows that hold it, so that nothing is added in an order that can change. */
+template <typename T, size_t L>
 LS_KERNEL maxpool_backward(size_t planes, pool_shape shape, const T *dy, const uint8_t *index, T *dx) {
     typedef typename index_of<T>::type index_t;
-    const size_t kernel = K > 0 ? K : shape.kernel;
-    const size_t stride = S > 0 ? S : shape.stride;
+    const size_t kernel = shape.kernel;
+    const size_t stride = shape.stride;
     LS_GRID_STRIDE_2D(row, planes * shape.height, ix, shape.width) {
         size_t iy = row % shape.height;
         size_t plane = row / shape.height * shape.out_height;
@@ -57,12 +59,36 @@ LS_KERNEL maxpool_backward(size_t planes, pool_shape shape, const T *dy, const u
                 size_t out = ((plane + oy) * shape.out_width + ox) * L;
                 index_t wanted = static_cast<index_t>((iy - oy * stride) * kernel + ix - ox * stride);
                 LS_LANES(l, L) {
-                    sum[l] += static_cast<index_t>(index[out + l]) == wanted ? dy[out + l] : T(0);
+                    T value = dy[out + l];
+                    sum[l] += static_cast<index_t>(index[out + l]) == wanted ? value : T(0);
                 }
             }
         }
         LS_LANES(l, L) {
             dx[(row * shape.width + ix) * L + l] = sum[l];
+        }
+    }
+}
+
+/* The same where windows of K do not overlap: an input lies in one window at most. */
+template <typename T, size_t L, size_t K>
+LS_KERNEL maxpool_backward_apart(size_t planes, pool_shape shape, const T *dy, const uint8_t *index, T *dx) {
+    typedef typename index_of<T>::type index_t;
+    LS_GRID_STRIDE_2D(row, planes * shape.height, ix, shape.width) {
+        size_t oy = row % shape.height / K;
+        size_t ox = ix / K;
+        T *target = dx + (row * shape.width + ix) * L;
+        if (oy >= shape.out_height || ox >= shape.out_width) {
+            LS_LANES(l, L) {
+                target[l] = 0;
+            }
+            continue;
+        }
+        size_t out = ((row / shape.height * shape.out_height + oy) * shape.out_width + ox) * L;
+        index_t wanted = static_cast<index_t>(row % shape.height % K * K + ix % K);
+        LS_LANES(l, L) {
+            T value = dy[out + l];
+            target[l] = static_cast<index_t>(index[out + l]) == wanted ? value : T(0);
         }
     }
 }
@@ -105,9 +131,9 @@ static cudaError_t backward(cudaStream_t stream, size_t planes, const pool_shape
     pool_shape s = shape;
     size_t count = planes * s.height * s.width;
     if (s.kernel == 2 && s.stride == 2) {
-        return LS_LAUNCH((maxpool_backward<T, L, 2, 2>), count, stream, planes, s, dy, index, dx);
+        return LS_LAUNCH((maxpool_backward_apart<T, L, 2>), count, stream, planes, s, dy, index, dx);
     }
-    return LS_LAUNCH((maxpool_backward<T, L, 0, 0>), count, stream, planes, s, dy, index, dx);
+    return LS_LAUNCH((maxpool_backward<T, L>), count, stream, planes, s, dy, index, dx);
 }
 
 cudaError_t ls_kernel_maxpool_forward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t channels,

@@ -9,7 +9,8 @@ template <typename T> LS_KERNEL relu_forward(size_t count, const T *x, T *y) {
 
 template <typename T> LS_KERNEL relu_backward(size_t count, const T *y, const T *dy, T *dx) {
     LS_GRID_STRIDE(i, count) {
-        dx[i] = y[i] <= T(0) ? T(0) : dy[i];
+        T gradient = dy[i]; /* loaded whatever y is, so that the loop vectorises without masks */
+        dx[i] = y[i] <= T(0) ? T(0) : gradient;
     }
 }
 
