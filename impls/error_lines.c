@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_SIZE = 2048, HELD = 64, SEEN = 64 };
+enum { LINE_SIZE = 2048, HELD = 64, SEEN = 64, RECENT = 16 };
 
 /* mpirun takes a second to end after a rank has failed: so long a line that was shown still explains the failure. */
 static const time_t recent_seconds = 10;
@@ -26,9 +26,10 @@ struct ls_error_lines {
     char partial[LINE_SIZE];
     size_t partial_size;
     held_line held[HELD];
-    size_t held_count, aged; /* the first `aged` were there at the last tick */
-    held_line last;          /* shown by ls_error_lines_tick */
-    size_t seen[SEEN];       /* hashes of the messages shown */
+    size_t held_count, aged;  /* the first `aged` were there at the last tick */
+    held_line recent[RECENT]; /* the last lines that ls_error_lines_tick showed, or left out as seen before */
+    size_t recent_count;
+    size_t seen[SEEN]; /* hashes of the messages shown */
     size_t seen_count;
 };
 
@@ -136,7 +137,7 @@ void ls_error_lines_show(ls_error_lines *lines) {
 void ls_error_lines_tick(ls_error_lines *lines) {
     for (size_t i = 0; i < lines->aged; i++) {
         show(lines, &lines->held[i]);
-        lines->last = lines->held[i];
+        lines->recent[lines->recent_count++ % RECENT] = lines->held[i];
     }
     lines->held_count -= lines->aged;
     memmove(lines->held, lines->held + lines->aged, lines->held_count * sizeof lines->held[0]);
@@ -212,9 +213,10 @@ bool ls_error_lines_settle(ls_error_lines *lines, int rank, bool unnamed, char *
             show(lines, line);
         }
     }
-    bool recent = lines->last.text[0] != '\0' && now_seconds() - lines->last.arrived <= recent_seconds;
-    if (recent && concerns(&lines->last, rank, unnamed)) {
-        first = &lines->last; /* shown before the held ones */
+    for (size_t i = 0; i < RECENT && first == NULL; i++) {
+        const held_line *line = &lines->recent[i];
+        bool recent = line->text[0] != '\0' && now_seconds() - line->arrived <= recent_seconds;
+        first = recent && concerns(line, rank, unnamed) ? line : NULL;
     }
     if (first != NULL) {
         snprintf(text, size, "%s", split_line(first->text, &named));
