@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Bad input: one line on stderr that says what is wrong, exit 2, and nothing half-written.
+# shellcheck source=tests/e2e/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 fashion=/usr/share/datasets/fashion-mnist
 
@@ -27,24 +28,25 @@ fresh() {
   mkdir "$data"
   cp "$fashion"/*.gz "$data/"
 }
-train_on() { echo "$LOCKSTEP" train --impl ddp --devices 2 --steps 1 --data "mnist:$data"; }
+# refused PATTERN: training on the folder is refused with one line that matches.
+refused() { expect_error 2 "$1" "$LOCKSTEP" train --impl ddp --devices 2 --steps 1 --data "mnist:$data"; }
 expect_error 2 "/nonexistent" "$LOCKSTEP" train --data mnist:/nonexistent
 fresh && rm "$data/train-images-idx3-ubyte.gz"
-expect_error 2 "train-images-idx3-ubyte" $(train_on)
+refused "train-images-idx3-ubyte"
 fresh && : >"$data/train-labels-idx1-ubyte.gz"
-expect_error 2 "train-labels-idx1-ubyte.gz.*empty" $(train_on)
+refused "train-labels-idx1-ubyte.gz.*empty"
 fresh && echo '<!DOCTYPE html><html>404</html>' >"$data/train-images-idx3-ubyte.gz"
-expect_error 2 "train-images-idx3-ubyte.gz.*HTML" $(train_on)
+refused "train-images-idx3-ubyte.gz.*HTML"
 fresh && truncate -s 1000000 "$data/train-images-idx3-ubyte.gz"
-expect_error 2 "train-images-idx3-ubyte.gz" $(train_on)
+refused "train-images-idx3-ubyte.gz"
 fresh && printf 'x' | dd of="$data/train-images-idx3-ubyte.gz" bs=1 seek=5000000 conv=notrunc status=none
-expect_error 2 "train-images-idx3-ubyte.gz" $(train_on)
+refused "train-images-idx3-ubyte.gz"
 fresh && cp "$data/t10k-labels-idx1-ubyte.gz" "$data/train-labels-idx1-ubyte.gz"
-expect_error 2 "10000.*60000|60000.*10000" $(train_on)
+refused "10000.*60000|60000.*10000"
 fresh && { printf '\0\0\10\1\0\0\352\140' && head -c 60000 /dev/zero | tr '\0' '\12'; } | gzip -1 >"$data/train-labels-idx1-ubyte.gz"
-expect_error 2 "label" $(train_on)
+refused "label"
 fresh && { printf '\0\0\10\3\377\377\377\377\377\377\377\377\377\377\377\377' | gzip; } >"$data/train-images-idx3-ubyte.gz"
-expect_error 2 "train-images-idx3-ubyte.gz" $(train_on)
+refused "train-images-idx3-ubyte.gz"
 
 # Output that cannot be written is refused before any training.
 expect_error 2 "safetensors" "$LOCKSTEP" train --steps 1 --save "$work/model.bin"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Implementations against one another through the program, on real images: equal bits where the arithmetic is the same,
 # derived bounds where only the order of summation differs.
+# shellcheck source=tests/e2e/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"

@@ -1,4 +1,5 @@
 # Shared by the end-to-end tests: source it first.
+# shellcheck shell=bash
 set -euo pipefail
 : "${LOCKSTEP:?the path of the program}" "${LOCKSTEP_SOURCE:?the source tree}"
 work=$(mktemp -d)

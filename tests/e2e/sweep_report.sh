@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A small sweep: its rows say what docs/result-format.md promises, and the report draws them.
+# shellcheck source=tests/e2e/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 "$LOCKSTEP" sweep --impl all --devices 1,2,4 --scaling weak,strong --data synthetic:2000 --steps 12 --warmup 1 \
