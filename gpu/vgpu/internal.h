@@ -15,7 +15,8 @@ extern "C" {
 typedef cudaError_t (*vgpu_operation)(void *payload);
 
 /* Queues an operation (payload copied, at most VGPU_PAYLOAD_BYTES). name (a string literal) appears in diagnostics.
- * stream 0 is the legacy default stream of the current device. */
+ * stream 0 is the legacy default stream of the current device. As with a kernel launch, the stream must belong to the
+ * current device, else cudaErrorInvalidResourceHandle. Not from inside an operation: cudaErrorNotPermitted. */
 enum { VGPU_PAYLOAD_BYTES = 256 };
 cudaError_t vgpu_submit(cudaStream_t stream, const char *name, vgpu_operation run, const void *payload, size_t bytes);
 

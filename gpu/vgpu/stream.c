@@ -312,6 +312,9 @@ cudaError_t vgpu_submit(cudaStream_t handle, const char *name, vgpu_operation ru
         return vgpu_leave(cudaErrorInvalidResourceHandle);
     }
     cudaError_t status = vgpu_device_error(stream->device);
+    if (status == cudaSuccess && stream->device != vgpu_current_device()) {
+        status = cudaErrorInvalidResourceHandle;
+    }
     if (status == cudaSuccess) {
         vgpu_request request = {.name = name, .run = run, .payload = payload, .bytes = bytes};
         status = vgpu_stream_queue(stream, handle, &request, NULL);

@@ -131,10 +131,20 @@ static cudaError_t run_host_call(void *payload) {
     return cudaSuccess;
 }
 
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *userData) {
+cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *userData) {
+    VGPU_ENTER();
     if (fn == NULL) {
         return vgpu_leave(cudaErrorInvalidValue);
     }
-    host_call call = {fn, userData};
-    return vgpu_submit(stream, "host function", run_host_call, &call, sizeof call);
+    vgpu_stream *stream = vgpu_stream_find(handle);
+    if (stream == NULL) {
+        return vgpu_leave(cudaErrorInvalidResourceHandle);
+    }
+    cudaError_t status = vgpu_device_error(stream->device);
+    if (status == cudaSuccess) {
+        host_call call = {fn, userData};
+        vgpu_request request = {.name = "host function", .run = run_host_call, .payload = &call, .bytes = sizeof call};
+        status = vgpu_stream_queue(stream, handle, &request, NULL);
+    }
+    return vgpu_leave(status);
 }

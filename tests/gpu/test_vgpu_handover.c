@@ -70,8 +70,8 @@ static void hop_between_devices(void **state) {
     for (int hop = 0; hop < HOPS; hop++) {
         int d = hop % devices;
         CHECK(cudaStreamWaitEvent(streams[d], events[(d + devices - 1) % devices], 0));
-        CHECK(vgpu_submit(streams[d], "count", count_one, &c, sizeof c));
         CHECK(cudaSetDevice(d));
+        CHECK(vgpu_submit(streams[d], "count", count_one, &c, sizeof c));
         CHECK(cudaEventRecord(events[d], streams[d]));
     }
     CHECK(cudaEventSynchronize(events[(HOPS - 1) % devices]));
@@ -96,6 +96,7 @@ static void feed_all_devices(void **state) {
     unsigned long long start = vgpu_now_ns();
     for (int i = 0; i < OPERATIONS; i++) {
         counting c = {.count = counts[i % devices]};
+        CHECK(cudaSetDevice(i % devices));
         CHECK(vgpu_submit(streams[i % devices], "count", count_one, &c, sizeof c));
     }
     unsigned long long total = 0;

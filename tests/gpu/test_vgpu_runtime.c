@@ -43,6 +43,8 @@ static void submit_copies_the_payload(void **state) {
     CHECK_REFUSED(vgpu_submit(stream, "add", add, &a, VGPU_PAYLOAD_BYTES + 1), cudaErrorInvalidValue);
     CHECK_REFUSED(vgpu_submit(stream, "add", NULL, &a, sizeof a), cudaErrorInvalidValue);
     assert_int_equal(vgpu_stream_device(stream), 0);
+    CHECK(cudaSetDevice(1));
+    CHECK_REFUSED(vgpu_submit(stream, "add", add, &a, sizeof a), cudaErrorInvalidResourceHandle);
     CHECK(cudaStreamDestroy(stream));
 }
 
