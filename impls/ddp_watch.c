@@ -1,6 +1,5 @@
 #include "impls/ddp_watch.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -16,10 +15,10 @@ static double now_seconds(void) {
 /* What follows is called with the mutex held. */
 
 /* NCCL's own words about what went wrong, which name the peer. */
-static void describe(const ls_ddp_watch *watch, ncclResult_t error, char *text, size_t size) {
+static ls_rc fail_async(const ls_ddp_watch *watch, ncclResult_t error) {
     const char *detail = ncclGetLastError(watch->comm);
     bool known = detail != NULL && detail[0] != '\0';
-    (void)snprintf(text, size, "NCCL: %s%s%s", ncclGetErrorString(error), known ? ": " : "", known ? detail : "");
+    return ls_fail(LS_DEVICE_FAILED, "NCCL: %s%s%s", ncclGetErrorString(error), known ? ": " : "", known ? detail : "");
 }
 
 /* The communicator's asynchronous error, ncclSuccess when there is none. */
@@ -35,6 +34,8 @@ static ncclResult_t async_error(const ls_ddp_watch *watch) {
     return state == ncclInProgress ? ncclSuccess : state;
 }
 
+/* Ends the communicator, and every wait on it here and at the peers. The cause has been printed before, since those waits end
+ * with errors of their own. */
 static void give_up(ls_ddp_watch *watch) {
     watch->failed = true;
     watch->pending = false;
@@ -48,15 +49,14 @@ static void give_up(ls_ddp_watch *watch) {
 static void look(ls_ddp_watch *watch) {
     ncclResult_t error = async_error(watch);
     if (error != ncclSuccess) {
-        describe(watch, error, watch->cause, sizeof watch->cause);
+        (void)fail_async(watch, error);
         give_up(watch);
         return;
     }
     cudaError_t status = cudaEventQuery(watch->progress);
     if (status == cudaErrorNotReady) {
         if (now_seconds() - watch->since > watch->timeout) {
-            (void)snprintf(watch->cause, sizeof watch->cause, "a collective has not finished within %g s",
-                           watch->timeout);
+            (void)ls_fail(LS_DEVICE_FAILED, "a collective has not finished within %g s", watch->timeout);
             give_up(watch);
         }
         return;
@@ -88,15 +88,6 @@ static void *run(void *argument) {
     }
     (void)pthread_mutex_unlock(&watch->mutex);
     return NULL;
-}
-
-/* Prints the cause, once. */
-static ls_rc report(ls_ddp_watch *watch) {
-    if (!watch->reported) {
-        watch->reported = true;
-        (void)ls_fail(LS_DEVICE_FAILED, "%s", watch->cause);
-    }
-    return LS_DEVICE_FAILED;
 }
 
 static int open_locks(ls_ddp_watch *watch) {
@@ -166,9 +157,8 @@ void ls_ddp_watch_close(ls_ddp_watch *watch, bool abort) {
 ls_rc ls_ddp_watch_begin(ls_ddp_watch *watch) {
     (void)pthread_mutex_lock(&watch->mutex);
     if (watch->failed) {
-        ls_rc rc = report(watch);
         (void)pthread_mutex_unlock(&watch->mutex);
-        return rc;
+        return LS_DEVICE_FAILED;
     }
     return LS_OK;
 }
@@ -192,21 +182,18 @@ ls_rc ls_ddp_watch_enqueued(ls_ddp_watch *watch, cudaStream_t stream) {
 ls_rc ls_ddp_watch_wait(ls_ddp_watch *watch, cudaStream_t stream) {
     cudaError_t status = cudaStreamSynchronize(stream);
     (void)pthread_mutex_lock(&watch->mutex);
-    ls_rc rc = LS_OK;
     if (!watch->failed) {
         ncclResult_t error = async_error(watch);
         if (error != ncclSuccess) {
-            describe(watch, error, watch->cause, sizeof watch->cause);
+            (void)fail_async(watch, error);
+        } else if (status != cudaSuccess) {
+            (void)ls_cuda_check(status, "cudaStreamSynchronize", __FILE__, __LINE__);
+        }
+        if (error != ncclSuccess || status != cudaSuccess) {
             give_up(watch);
         }
     }
-    if (watch->failed) {
-        rc = report(watch);
-    } else if (status != cudaSuccess) {
-        rc = ls_cuda_check(status, "cudaStreamSynchronize", __FILE__, __LINE__);
-        watch->failed = true;
-        watch->reported = true;
-    }
+    ls_rc rc = watch->failed ? LS_DEVICE_FAILED : LS_OK;
     (void)pthread_mutex_unlock(&watch->mutex);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* Keeps a rank of ddp from waiting for ever: a thread, asleep while nothing is under way, that looks at the communicator's
  * asynchronous error and at the progress of the last collective, and aborts the communicator when a peer has failed or
- * nothing has moved within the time limit. The abort ends whatever wait the rank's own thread is in (as the watchdog of
+ * nothing has moved within the time limit. It prints why, once. The abort ends whatever wait the rank's own thread is in (as the watchdog of
  * PyTorch's ProcessGroupNCCL). */
 #ifndef LS_IMPLS_DDP_WATCH_H
 #define LS_IMPLS_DDP_WATCH_H
@@ -20,11 +20,9 @@ typedef struct ls_ddp_watch {
     pthread_cond_t changed;
     ncclComm_t comm; /* NULL once aborted */
     bool stop;
-    bool pending;  /* progress is not known to have passed */
-    bool failed;   /* the communicator is no longer usable */
-    bool reported; /* and the cause has been printed */
-    double since;  /* seconds of CLOCK_MONOTONIC when the last collective was enqueued */
-    char cause[512];
+    bool pending; /* progress is not known to have passed */
+    bool failed;  /* the communicator is no longer usable, and the cause has been printed */
+    double since; /* seconds of CLOCK_MONOTONIC when the last collective was enqueued */
 } ls_ddp_watch;
 
 /* Takes over comm (of the current device) and starts the thread. On failure comm is aborted. */
@@ -34,8 +32,8 @@ ls_rc ls_ddp_watch_open(ls_ddp_watch *watch, ncclComm_t comm, int rank, int devi
  * Safe on a zeroed watch. */
 void ls_ddp_watch_close(ls_ddp_watch *watch, bool abort);
 
-/* Between begin and end the communicator cannot be aborted: collectives are enqueued there. begin prints the cause
- * and returns LS_DEVICE_FAILED, without need of end, once the communicator has failed. */
+/* Between begin and end the communicator cannot be aborted: collectives are enqueued there. begin returns LS_DEVICE_FAILED,
+ * without need of end, once the communicator has failed. */
 ls_rc ls_ddp_watch_begin(ls_ddp_watch *watch);
 void ls_ddp_watch_end(ls_ddp_watch *watch);
 
