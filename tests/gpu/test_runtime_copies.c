@@ -40,7 +40,7 @@ static void round_trip_keeps_every_byte(void **state) {
 }
 
 static void hold_at_most_200_ms(void *argument) {
-    gate *g = argument;
+    gate_state *g = argument;
     struct timespec limit;
     clock_gettime(CLOCK_REALTIME, &limit);
     limit.tv_nsec += 200000000;
@@ -60,8 +60,8 @@ static void pageable_source_may_change_after_the_call(void **state) {
     unsigned char *host = test_malloc(LARGE);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         gate g;
-        assert_int_equal(sem_init(&g.open, 0, 0), 0);
-        CHECK(cudaLaunchHostFunc(stream, hold_at_most_200_ms, &g));
+        gate_make(&g);
+        CHECK(cudaLaunchHostFunc(stream, hold_at_most_200_ms, g));
         memset(host, 1, sizes[i]);
         CHECK(cudaMemcpyAsync(device, host, sizes[i], cudaMemcpyHostToDevice, stream));
         memset(host, 2, sizes[i]);

@@ -117,17 +117,28 @@ static void many_threads_use_the_runtime_at_once(void **state) {
     }
 }
 
-/* More operations than any queue holds: submitting blocks until there is room, and nothing is lost. */
+static void pause_20_ms(void *unused) {
+    (void)unused;
+    struct timespec pause = {.tv_nsec = 20000000};
+    nanosleep(&pause, NULL);
+}
+
+/* More operations than any queue holds, while the stream stands still: submitting blocks until there is room, and each of
+ * them, writing a byte of its own, is run. */
 static void a_full_queue_makes_submitters_wait(void **state) {
     (void)state;
     enum { OPERATIONS = 5000 };
+    static unsigned char back[OPERATIONS];
     cudaStream_t stream = make_stream(cudaStreamNonBlocking);
-    unsigned char *bytes = make_bytes(256, 0);
-    for (int i = 1; i <= OPERATIONS; i++) {
-        CHECK(cudaMemsetAsync(bytes, i % 256, 256, stream));
+    unsigned char *bytes = make_bytes(OPERATIONS, 0);
+    CHECK(cudaLaunchHostFunc(stream, pause_20_ms, NULL));
+    for (int i = 0; i < OPERATIONS; i++) {
+        CHECK(cudaMemsetAsync(bytes + i, 1 + i % 255, 1, stream));
     }
-    CHECK(cudaStreamSynchronize(stream));
-    check_bytes(bytes, 256, OPERATIONS % 256);
+    CHECK(cudaMemcpyAsync(back, bytes, OPERATIONS, cudaMemcpyDeviceToHost, stream));
+    for (int i = 0; i < OPERATIONS; i++) {
+        assert_int_equal(back[i], 1 + i % 255);
+    }
     CHECK(cudaFree(bytes));
     CHECK(cudaStreamDestroy(stream));
 }
