@@ -86,7 +86,7 @@ static ncclResult_t start(const call *c) {
                                          .count = c->count,
                                          .send = send,
                                          .receive = receive}};
-    return nccl_group_open() ? nccl_group_operation(&operation) : nccl_launch(&operation, 1);
+    return nccl_group_open() ? nccl_group_operation(operation) : nccl_launch(&operation, 1);
 }
 
 /* count times the ranks, or a count that every buffer check refuses. */

@@ -45,8 +45,24 @@ ncclResult_t nccl_group_join(const nccl_join *join) {
     return keep(JOINS, join, sizeof *join);
 }
 
-ncclResult_t nccl_group_operation(const nccl_operation *operation) {
-    return keep(OPERATIONS, operation, sizeof *operation);
+ncclResult_t nccl_group_operation(nccl_operation operation) {
+    const nccl_operation *kept = (const nccl_operation *)(const void *)group.items[OPERATIONS];
+    operation.place = group.counts[OPERATIONS];
+    operation.turn = 0;
+    for (size_t i = operation.place; i-- > 0 && operation.turn == 0;) {
+        operation.turn = kept[i].comm == operation.comm ? kept[i].turn + 1 : 0;
+    }
+    return keep(OPERATIONS, &operation, sizeof operation);
+}
+
+/* Every communicator's first operation, then every second one, and so on: a stream that is full blocks the thread, and must
+ * not keep back what its queue waits for. */
+static int by_turn(const void *left, const void *right) {
+    const nccl_operation *a = left, *b = right;
+    if (a->turn != b->turn) {
+        return a->turn < b->turn ? -1 : 1;
+    }
+    return a->place < b->place ? -1 : a->place > b->place;
 }
 
 ncclResult_t ncclGroupStart(void) {
@@ -69,6 +85,7 @@ ncclResult_t ncclGroupEnd(void) {
         result = nccl_join_all((nccl_join *)(void *)ended.items[JOINS], ended.counts[JOINS]);
     }
     if (result == ncclSuccess && ended.counts[OPERATIONS] > 0) {
+        qsort(ended.items[OPERATIONS], ended.counts[OPERATIONS], sizeof(nccl_operation), by_turn);
         result = nccl_launch((nccl_operation *)(void *)ended.items[OPERATIONS], ended.counts[OPERATIONS]);
     }
     free(ended.items[OPERATIONS]);

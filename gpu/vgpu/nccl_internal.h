@@ -119,6 +119,8 @@ typedef struct nccl_operation {
     cudaStream_t stream;
     nccl_descriptor what;
     unsigned sequence, generation;
+    size_t turn; /* which of its communicator's operations in the group, and then its place in the group */
+    size_t place;
 } nccl_operation;
 
 /* A rank that joins a clique, in three phases, so that one thread can join several ranks: every phase is run for all of them
@@ -169,7 +171,7 @@ ncclResult_t nccl_join_all(nccl_join *joins, size_t count);
 bool nccl_group_open(void);
 /* Both keep an error for ncclGroupEnd when a group is open. */
 ncclResult_t nccl_group_join(const nccl_join *join);
-ncclResult_t nccl_group_operation(const nccl_operation *operation);
+ncclResult_t nccl_group_operation(nccl_operation operation);
 ncclResult_t nccl_group_note(ncclResult_t result);
 
 /* nccl_launch.c: queues operations that were started together. */

@@ -237,6 +237,60 @@ static void nested_groups(void **state) {
     }
 }
 
+/* Ranks first and first + 1 of four, each on the device of its number, driven by this thread. */
+static void two_of_four(const ncclUniqueId *id, int first) {
+    enum { CALLS = 20 };
+    ncclComm_t comms[2];
+    cudaStream_t streams[2];
+    int32_t *values[2], host[COUNT];
+    NCCL(ncclGroupStart());
+    for (int k = 0; k < 2; k++) {
+        CUDA(cudaSetDevice(first + k));
+        NCCL(ncclCommInitRank(&comms[k], 4, *id, first + k));
+    }
+    NCCL(ncclGroupEnd());
+    for (int k = 0; k < 2; k++) {
+        CUDA(cudaSetDevice(first + k));
+        CUDA(cudaStreamCreate(&streams[k]));
+        values[k] = device_memory(sizeof host);
+        for (int32_t i = 0; i < COUNT; i++) {
+            host[i] = first + k + i % 13;
+        }
+        CUDA(cudaMemcpy(values[k], host, sizeof host, cudaMemcpyHostToDevice));
+    }
+    for (int call = 0; call < CALLS; call++) {
+        NCCL(ncclGroupStart());
+        for (int k = 0; k < 2; k++) {
+            NCCL(ncclAllReduce(values[k], values[k], COUNT, ncclInt32, call == 0 ? ncclSum : ncclMax, comms[k],
+                               streams[k]));
+        }
+        NCCL(ncclGroupEnd());
+    }
+    for (int k = 0; k < 2; k++) {
+        CUDA(cudaSetDevice(first + k));
+        CUDA(cudaStreamSynchronize(streams[k]));
+        CUDA(cudaMemcpy(host, values[k], sizeof host, cudaMemcpyDeviceToHost));
+        for (int32_t i = 0; i < COUNT; i++) {
+            MUST(host[i] == 6 + 4 * (i % 13));
+        }
+        CUDA(cudaFree(values[k]));
+        CUDA(cudaStreamDestroy(streams[k]));
+        NCCL(ncclCommDestroy(comms[k]));
+    }
+}
+
+static void two_processes_of_two_devices(void **state) {
+    (void)state;
+    if (device_count() < 4) {
+        skip();
+    }
+    ncclUniqueId id;
+    NCCL(ncclGetUniqueId(&id));
+    pid_t pid = spawn_rank("two-of-four", 2, 4, &id);
+    two_of_four(&id, 0);
+    assert_int_equal(await_rank(pid), 0);
+}
+
 static void queries_and_refusals(void **state) {
     (void)state;
     ncclComm_t comms[1];
@@ -270,10 +324,17 @@ static void queries_and_refusals(void **state) {
 }
 
 int main(int argc, char **argv) {
+    if (argc == 6 && strcmp(argv[2], "two-of-four") == 0) {
+        ncclUniqueId id = id_from_hex(argv[5]);
+        two_of_four(&id, 2);
+        return 0;
+    }
     become_rank(argc, argv, bodies, BODIES);
-    struct CMUnitTest tests[BODIES + 2] = {cmocka_unit_test(nested_groups), cmocka_unit_test(queries_and_refusals)};
+    struct CMUnitTest tests[BODIES + 3] = {cmocka_unit_test(nested_groups),
+                                           cmocka_unit_test(two_processes_of_two_devices),
+                                           cmocka_unit_test(queries_and_refusals)};
     for (size_t i = 0; i < BODIES; i++) {
-        tests[2 + i] =
+        tests[3 + i] =
             (struct CMUnitTest){bodies[i].name, as_threads_and_processes, NULL, NULL, (void *)(uintptr_t)&bodies[i]};
     }
     return cmocka_run_group_tests_name("nccl semantics", tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "gpu/vgpu/internal.h"
 #include "tests/gpu/nccl_test.h"
 
 /* --- one device each for a few ranks of one thread -------------------------------------------------------------------- */
@@ -157,6 +158,48 @@ static void destroyed_peer(void) {
     MUST(await_error(q.comms[0], 5.0) == ncclRemoteError);
     expect_text(q.comms[0], "it has destroyed its communicator");
     NCCL(ncclCommAbort(q.comms[0]));
+}
+
+/* Fails the device after the collective has been queued behind it. */
+static cudaError_t fault(void *payload) {
+    (void)payload;
+    usleep(50000);
+    return cudaErrorIllegalAddress;
+}
+
+/* A device that fails drops its queued collectives: destroying the communicator does not wait for them, and tells the peer. */
+static void failed_device(void) {
+    clique q;
+    clique_open(&q, 2);
+    CUDA(cudaSetDevice(1));
+    CUDA(vgpu_submit(q.streams[1], "fault", fault, NULL, 0));
+    NCCL(ncclGroupStart());
+    NCCL(sum(&q, 0, COUNT));
+    NCCL(sum(&q, 1, COUNT));
+    NCCL(ncclGroupEnd());
+    NCCL(ncclCommDestroy(q.comms[1]));
+    MUST(await_error(q.comms[0], 5.0) == ncclRemoteError);
+    expect_text(q.comms[0], "its device 1 has failed: ");
+    NCCL(ncclCommAbort(q.comms[0]));
+}
+
+/* One communicator's part of a group is more than a stream holds: its peers' parts must not be queued behind it. */
+static void large_group(void) {
+    enum { CALLS = 3000 };
+    clique q;
+    clique_open(&q, 2);
+    NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; rank++) {
+        for (int i = 0; i < CALLS; i++) {
+            NCCL(sum(&q, rank, 1));
+        }
+    }
+    NCCL(ncclGroupEnd());
+    for (int rank = 0; rank < 2; rank++) {
+        CUDA(cudaSetDevice(rank));
+        CUDA(cudaStreamSynchronize(q.streams[rank]));
+        NCCL(ncclCommDestroy(q.comms[rank]));
+    }
 }
 
 static void *abort_comm(void *comm) {
@@ -422,6 +465,8 @@ static const named_case cases[] = {
     {"differing_root", differing_root, "collective #2 differs between ranks: rank 0"},
     {"absent_rank", absent_rank, "did not reach allreduce #1 within 0.3 s"},
     {"destroyed_peer", destroyed_peer, "destroyed its communicator"},
+    {"failed_device", failed_device, "its device 1 has failed"},
+    {"large_group", large_group, NULL},
     {"abort_wakes_peers", abort_wakes_peers, "aborted its communicator"},
     {"ungrouped", ungrouped, "outside a common group"},
     {"ungrouped_threads_are_well", ungrouped_threads_are_well, NULL},
