@@ -51,30 +51,14 @@ static cudaError_t run_backward_params(void *payload) {
 }
 
 static ls_rc submit(const char *name, vgpu_operation run, const conv_call *call) {
-    if (call->batch > call->conv->plans.max_batch) {
-        return ls_fail(LS_BAD_INPUT, "%s: a batch of %zu, expected at most the %zu that it was opened for", name,
-                       call->batch, call->conv->plans.max_batch);
-    }
+    LS_TRY(ls_batch_check(name, call->batch, call->conv->plans.max_batch));
     LS_CUDA(vgpu_submit(call->conv->math->stream, name, run, call, sizeof *call));
-    return LS_OK;
-}
-
-static ls_rc check_shape(const ls_conv_shape *s) {
-    if (s->in_channels == 0 || s->in_height == 0 || s->in_width == 0 || s->out_channels == 0 || s->kernel_height == 0 ||
-        s->kernel_width == 0 || s->stride == 0 || s->kernel_height > s->in_height + 2 * s->padding ||
-        s->kernel_width > s->in_width + 2 * s->padding) {
-        return ls_fail(LS_BAD_INPUT,
-                       "convolution of %zu x %zu x %zu to %zu channels, kernel %zu x %zu, stride %zu, padding %zu: "
-                       "expected sizes and stride above 0 and a kernel that fits the padded input",
-                       s->in_channels, s->in_height, s->in_width, s->out_channels, s->kernel_height, s->kernel_width,
-                       s->stride, s->padding);
-    }
     return LS_OK;
 }
 
 ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, ls_conv **out) {
     *out = NULL;
-    LS_TRY(check_shape(shape));
+    LS_TRY(ls_conv_shape_check(shape));
     ls_conv *conv = ls_calloc(1, sizeof *conv, "a convolution");
     if (conv == NULL) {
         return LS_DEVICE_FAILED;

@@ -10,10 +10,7 @@ struct ls_linear {
 ls_rc ls_linear_open(ls_math *math, size_t in_features, size_t out_features, ls_dtype dtype, size_t max_batch,
                      ls_linear **out) {
     *out = NULL;
-    if (in_features == 0 || out_features == 0) {
-        return ls_fail(LS_BAD_INPUT, "linear layer of %zu to %zu features: expected both above 0", in_features,
-                       out_features);
-    }
+    LS_TRY(ls_linear_shape_check(in_features, out_features));
     ls_conv_shape shape = {.in_channels = in_features,
                            .in_height = 1,
                            .in_width = 1,
