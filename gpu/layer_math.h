@@ -40,6 +40,12 @@ static inline size_t ls_conv_out_width(const ls_conv_shape *s) {
     return (s->in_width + 2 * s->padding - s->kernel_width) / s->stride + 1;
 }
 
+/* What every platform refuses at open (sizes or stride of 0, a kernel that does not fit) and in a call (a batch above the
+ * planned one): one line and LS_BAD_INPUT. gpu/layer_shape.c. */
+ls_rc ls_conv_shape_check(const ls_conv_shape *shape);
+ls_rc ls_linear_shape_check(size_t in_features, size_t out_features);
+ls_rc ls_batch_check(const char *call, size_t batch, size_t max_batch);
+
 /* A convolution planned once for its shape, dtype and largest batch (algorithms and workspace are chosen here; no call
  * below allocates or synchronises). bias may be NULL in forward, dbias in backward_params. Gradients are written, not
  * accumulated. batch <= max_batch. */

@@ -50,7 +50,8 @@ static ls_rc describe_batch(const ls_conv *conv, size_t batch) {
 
 /* Makes ready for a batch. A smaller batch than the planned one needs no more workspace as a rule; cuDNN does not promise
  * it, so the workspace would grow then. */
-static ls_rc set_batch(ls_conv *conv, size_t batch) {
+static ls_rc set_batch(ls_conv *conv, const char *call, size_t batch) {
+    LS_TRY(ls_batch_check(call, batch, conv->max_batch));
     if (batch == conv->batch) {
         return LS_OK;
     }
@@ -100,11 +101,12 @@ static ls_rc plan(ls_conv *conv) {
     LS_CUDNN(cudnnSetConvolutionMathType(conv->conv_desc, CUDNN_FMA_MATH));
     LS_TRY(describe_batch(conv, conv->max_batch));
     choose_forward(conv);
-    return set_batch(conv, conv->max_batch);
+    return set_batch(conv, "convolution", conv->max_batch);
 }
 
 ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, ls_conv **out) {
     *out = NULL;
+    LS_TRY(ls_conv_shape_check(shape));
     LS_TRY(check_sizes(shape, max_batch));
     ls_conv *conv = ls_calloc(1, sizeof *conv, "convolution");
     if (conv == NULL) {
@@ -127,7 +129,7 @@ ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *we
     if (batch == 0) {
         return LS_OK;
     }
-    LS_TRY(set_batch(conv, batch));
+    LS_TRY(set_batch(conv, "ls_conv_forward", batch));
     ls_math *math = conv->math;
     LS_CUDNN(cudnnConvolutionForward(math->cudnn, ls_scalar_of(&ls_one, conv->dtype), conv->x_desc, x,
                                      conv->weight_desc, weight, conv->conv_desc, conv->forward, math->workspace,
@@ -139,7 +141,7 @@ ls_rc ls_conv_backward_input(ls_conv *conv, size_t batch, const void *dy, const 
     if (batch == 0) {
         return LS_OK;
     }
-    LS_TRY(set_batch(conv, batch));
+    LS_TRY(set_batch(conv, "ls_conv_backward_input", batch));
     ls_math *math = conv->math;
     LS_CUDNN(cudnnConvolutionBackwardData(
         math->cudnn, ls_scalar_of(&ls_one, conv->dtype), conv->weight_desc, weight, conv->y_desc, dy, conv->conv_desc,
@@ -163,7 +165,7 @@ ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const 
     if (batch == 0) {
         return zero_params(conv, dweight, dbias);
     }
-    LS_TRY(set_batch(conv, batch));
+    LS_TRY(set_batch(conv, "ls_conv_backward_params", batch));
     ls_math *math = conv->math;
     LS_CUDNN(cudnnConvolutionBackwardFilter(math->cudnn, ls_scalar_of(&ls_one, conv->dtype), conv->x_desc, x,
                                             conv->y_desc, dy, conv->conv_desc, backward_filter, math->workspace,

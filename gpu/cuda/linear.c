@@ -9,6 +9,7 @@ struct ls_linear {
     ls_math *math;
     size_t in, out;
     ls_dtype dtype;
+    size_t max_batch;
     size_t batch; /* that y_desc is set for */
     cudnnTensorDescriptor_t y_desc, bias_desc;
 };
@@ -34,7 +35,8 @@ static ls_rc run_gemm(const ls_linear *linear, const gemm *g) {
     return LS_OK;
 }
 
-static ls_rc set_batch(ls_linear *linear, size_t batch) {
+static ls_rc set_batch(ls_linear *linear, const char *call, size_t batch) {
+    LS_TRY(ls_batch_check(call, batch, linear->max_batch));
     if (batch == linear->batch) {
         return LS_OK;
     }
@@ -44,17 +46,18 @@ static ls_rc set_batch(ls_linear *linear, size_t batch) {
     return LS_OK;
 }
 
-static ls_rc plan(ls_linear *linear, size_t max_batch) {
+static ls_rc plan(ls_linear *linear) {
     LS_CUDNN(cudnnCreateTensorDescriptor(&linear->y_desc));
     LS_CUDNN(cudnnCreateTensorDescriptor(&linear->bias_desc));
     LS_CUDNN(cudnnSetTensor4dDescriptor(linear->bias_desc, CUDNN_TENSOR_NCHW, ls_dtype_cudnn(linear->dtype), 1,
                                         (int)linear->out, 1, 1));
-    return set_batch(linear, max_batch > 0 ? max_batch : 1);
+    return set_batch(linear, "linear", linear->max_batch);
 }
 
 ls_rc ls_linear_open(ls_math *math, size_t in_features, size_t out_features, ls_dtype dtype, size_t max_batch,
                      ls_linear **out) {
     *out = NULL;
+    LS_TRY(ls_linear_shape_check(in_features, out_features));
     LS_TRY(ls_math_fits_int(max_batch * in_features, "the input of a linear layer"));
     LS_TRY(ls_math_fits_int(max_batch * out_features, "the output of a linear layer"));
     LS_TRY(ls_math_fits_int(in_features * out_features, "the weight of a linear layer"));
@@ -66,7 +69,8 @@ ls_rc ls_linear_open(ls_math *math, size_t in_features, size_t out_features, ls_
     linear->in = in_features;
     linear->out = out_features;
     linear->dtype = dtype;
-    ls_rc rc = plan(linear, max_batch);
+    linear->max_batch = max_batch > 0 ? max_batch : 1;
+    ls_rc rc = plan(linear);
     if (rc != LS_OK) {
         ls_linear_close(linear);
         return rc;
@@ -80,7 +84,7 @@ ls_rc ls_linear_forward(ls_linear *linear, size_t batch, const void *x, const vo
     if (batch == 0) {
         return LS_OK;
     }
-    LS_TRY(set_batch(linear, batch));
+    LS_TRY(set_batch(linear, "ls_linear_forward", batch));
     gemm product = {CUBLAS_OP_T, CUBLAS_OP_N, linear->out, batch, linear->in, weight, x, linear->in, linear->in, y};
     LS_TRY(run_gemm(linear, &product));
     return bias == NULL ? LS_OK : ls_bias_add(linear->math, linear->dtype, linear->bias_desc, bias, linear->y_desc, y);
@@ -91,6 +95,7 @@ ls_rc ls_linear_backward_input(ls_linear *linear, size_t batch, const void *dy, 
     if (batch == 0) {
         return LS_OK;
     }
+    LS_TRY(set_batch(linear, "ls_linear_backward_input", batch));
     gemm product = {CUBLAS_OP_N, CUBLAS_OP_N, linear->in, batch, linear->out, weight, dy, linear->in, linear->out, dx};
     return run_gemm(linear, &product);
 }
@@ -106,7 +111,7 @@ ls_rc ls_linear_backward_params(ls_linear *linear, size_t batch, const void *x, 
         }
         return LS_OK;
     }
-    LS_TRY(set_batch(linear, batch));
+    LS_TRY(set_batch(linear, "ls_linear_backward_params", batch));
     gemm product = {CUBLAS_OP_N, CUBLAS_OP_T, linear->in, linear->out, batch, x, dy, linear->in, linear->out, dweight};
     LS_TRY(run_gemm(linear, &product));
     return dbias == NULL ? LS_OK
