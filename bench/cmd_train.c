@@ -27,6 +27,7 @@ static ls_rc write_json(const ls_run *run, const ls_outcome *outcome) {
     json_object_set_new(row, "status", json_string("DONE"));
     json_object_set(row, "param_hash", json_object_get(first, "param_hash"));
     json_object_set_new(row, "counters", ls_result_counters(outcome->ranks));
+    json_object_set(row, "log", json_object_get(first, "log"));
     json_object_set(row, "epochs", json_object_get(first, "epochs"));
     json_object_set(row, "rank_results", outcome->ranks);
     ls_rc rc = ls_results_append(run->json, row);

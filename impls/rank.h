@@ -1,7 +1,7 @@
 /* The rank program: one rank (or all ranks, as threads) of a run, from open to close: the epochs, the log lines of the
  * sources, evaluation, timing, capture, saving. Ranks report progress on a page that the launcher watches, and write their
  * result as <run_dir>/rank-<R>.json:
- *   {"rank", "pid", "steps", "epochs": [{"loss", "test_loss", "test_accuracy", "seconds", "samples_per_second"}],
+ *   {"rank", "pid", "steps", "log": [{"epoch", "batch", "loss"}], "epochs": [{"loss", "test_loss", "test_accuracy", "seconds", "samples_per_second"}],
  *    "step_seconds": [timed steps], "param_hash": "16 hex digits", "grad_hash", "samples", "train_seconds",
  *    "warmup_seconds": [the untimed steps before], "counters": {...}, "math": "...", "max_rss_bytes"} */
 #ifndef LS_IMPLS_RANK_H

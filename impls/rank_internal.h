@@ -29,7 +29,7 @@ typedef struct ls_rank_task {
     ls_progress_rank *progress; /* of data->page; NULL when nobody watches */
     void *self;                 /* the implementation's */
     /* what goes to the result file */
-    json_t *epochs, *step_seconds, *warmup_seconds;
+    json_t *log, *epochs, *step_seconds, *warmup_seconds;
     uint64_t steps, samples; /* samples: of all ranks */
     double train_seconds;
 } ls_rank_task;

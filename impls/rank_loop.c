@@ -74,6 +74,10 @@ static ls_rc log_loss(loop *l, size_t epoch, size_t step) {
     loss /= (double)task->rank.world;
     l->logged += loss;
     l->logged_count++;
+    if (json_array_append_new(task->log, json_pack("{s:I, s:I, s:f}", "epoch", (json_int_t)epoch + 1, "batch",
+                                                   (json_int_t)step, "loss", loss)) != 0) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
+    }
     if (l->logs) {
         printf("Train Epoch: %zu [%zu/%zu (%.0f%%)]\tLoss: %.6f\n", epoch + 1, step * data->global_batch,
                data->train.count, 100.0 * (double)step / (double)ls_batcher_steps(l->batcher), loss);
@@ -220,7 +224,8 @@ static ls_rc open_loop(loop *l) {
     task->epochs = json_array();
     task->step_seconds = json_array();
     task->warmup_seconds = json_array();
-    if (task->epochs == NULL || task->step_seconds == NULL || task->warmup_seconds == NULL) {
+    task->log = json_array();
+    if (task->log == NULL || task->epochs == NULL || task->step_seconds == NULL || task->warmup_seconds == NULL) {
         return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
     }
     LS_CUDA(cudaSetDevice(task->rank.device));
@@ -257,5 +262,6 @@ ls_rc ls_rank_run(ls_rank_task *task) {
     json_decref(task->epochs);
     json_decref(task->step_seconds);
     json_decref(task->warmup_seconds);
+    json_decref(task->log);
     return LS_OK;
 }
