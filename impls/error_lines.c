@@ -156,7 +156,7 @@ static bool is_noise(ls_error_lines *lines, const char *text) {
     int pid = 0;
     bool tagged = sscanf(text, "[%*[^]:]:%d]", &pid) == 1;
     if (!lines->in_block && !tagged) {
-        return strncmp(text, "mpirun: ", 8) == 0;
+        return text[0] == '\0' || strncmp(text, "mpirun: ", 8) == 0;
     }
     if (lines->hint[0] == '\0' && text[0] != '\0') {
         snprintf(lines->hint, sizeof lines->hint, "%.*s", (int)sizeof lines->hint - 1, text);

@@ -163,6 +163,10 @@ static ls_verdict watch_ranks(ls_watch *watch, int timer) {
         if (tick) {
             find_rank_fds(watch);
             double seconds = stalled_for(&clock, watch->page);
+            size_t gone;
+            if (seconds >= watch->run->timeout && ls_verdict_rank_gone(watch, &gone) && wait_all(watch, terminate_ms)) {
+                continue; /* mpirun took longer than the limit to end; it knows the signal */
+            }
             if (seconds >= watch->run->timeout) {
                 return ls_verdict_of_stalled(watch, watch->run->timeout);
             }

@@ -39,6 +39,8 @@ typedef struct ls_verdict {
 
 /* The rank that failed, seen from ended children and the page; found is false when none has. */
 ls_verdict ls_verdict_of_ended(const ls_watch *watch);
+/* Whether a rank that mpirun started is gone without having recorded an end; mpirun is about to say how. */
+bool ls_verdict_rank_gone(const ls_watch *watch, size_t *rank);
 /* The rank that holds up the others, who have made no progress for so many seconds. */
 ls_verdict ls_verdict_of_stalled(const ls_watch *watch, double seconds);
 

@@ -52,6 +52,20 @@ static void say_code(ls_verdict *verdict, unsigned code) {
     snprintf(verdict->what, sizeof verdict->what, "ended with exit code %u", code);
 }
 
+static bool is_gone(const ls_progress_rank *entry) {
+    char state = process_state(atomic_load(&entry->pid));
+    return atomic_load(&entry->state) == LS_RANK_RUNNING && (state == 0 || state == 'Z');
+}
+
+bool ls_verdict_rank_gone(const ls_watch *watch, size_t *rank) {
+    for (*rank = 0; watch->mpirun && *rank < watch->page->ranks; (*rank)++) {
+        if (is_gone(&watch->page->rank[*rank])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A rank that is gone without a word in the page. Returns its signal, 0 when it is not that. */
 static int killed_by(const ls_watch *watch, size_t rank) {
     const ls_child *child = child_of(watch, rank);
@@ -60,9 +74,8 @@ static int killed_by(const ls_watch *watch, size_t rank) {
     }
     const ls_progress_rank *entry = &watch->page->rank[rank];
     const ls_child *mpirun = &watch->children[0];
-    bool gone = atomic_load(&entry->state) == LS_RANK_RUNNING && process_state(atomic_load(&entry->pid)) == 0;
     /* mpirun passes a rank's signal on as 128 + signal */
-    if (!gone || !mpirun->ended || !WIFEXITED(mpirun->status) || WEXITSTATUS(mpirun->status) <= 128) {
+    if (!is_gone(entry) || !mpirun->ended || !WIFEXITED(mpirun->status) || WEXITSTATUS(mpirun->status) <= 128) {
         return 0;
     }
     return WEXITSTATUS(mpirun->status) - 128;
@@ -147,13 +160,25 @@ static bool find_unrecorded(const ls_watch *watch, ls_verdict *verdict) {
     return false;
 }
 
+/* Whether there is an end to judge. mpirun takes a second to end after a rank has: what the rank has recorded is enough,
+ * unless another is gone without a record, which only mpirun can explain. */
+static bool some_rank_ended(const ls_watch *watch) {
+    bool failed = false;
+    size_t gone;
+    for (size_t i = 0; i < watch->count; i++) {
+        if (watch->children[i].ended) {
+            return true;
+        }
+    }
+    for (size_t r = 0; watch->mpirun && r < watch->page->ranks; r++) {
+        failed = failed || atomic_load(&watch->page->rank[r].state) == LS_RANK_FAILED;
+    }
+    return failed && !ls_verdict_rank_gone(watch, &gone);
+}
+
 ls_verdict ls_verdict_of_ended(const ls_watch *watch) {
     ls_verdict verdict = {.rank = -1, .rc = LS_DEVICE_FAILED};
-    bool ended = false;
-    for (size_t i = 0; i < watch->count; i++) {
-        ended = ended || watch->children[i].ended;
-    }
-    if (!ended) {
+    if (!some_rank_ended(watch)) {
         return verdict;
     }
     if (find_killed(watch, &verdict) || find_recorded(watch, true, &verdict)) {
@@ -169,6 +194,12 @@ ls_verdict ls_verdict_of_ended(const ls_watch *watch) {
 
 ls_verdict ls_verdict_of_stalled(const ls_watch *watch, double seconds) {
     ls_verdict verdict = {.rank = -1, .rc = LS_DEVICE_FAILED};
+    size_t gone;
+    if (ls_verdict_rank_gone(watch, &gone)) {
+        blame(&verdict, watch, gone, LS_DEVICE_FAILED);
+        snprintf(verdict.what, sizeof verdict.what, "ended without a word");
+        return verdict;
+    }
     if (!find_stopped(watch, &verdict)) {
         size_t least = 0, ties = 0;
         for (size_t r = 0; r < watch->page->ranks; r++) {
