@@ -7,6 +7,7 @@
 
 #include "bench/cmd.h"
 #include "bench/results.h"
+#include "bench/unpacked.h"
 #include "bench/verify_plan.h"
 #include "bench/verify_table.h"
 #include "impls/impl.h"
@@ -19,6 +20,7 @@ typedef struct session {
     ls_verify_result *results; /* [plan.count] */
     ls_baseline *baselines;    /* [plan.count]: of the points that are baselines and passed */
     ls_dataset data;
+    ls_unpacked unpacked;
     ls_oracle_cache *oracle;
     struct timespec start;
 } session;
@@ -82,8 +84,10 @@ static ls_rc run_point(session *s, size_t index) {
         memcpy(result->reason, point->skip, sizeof point->skip);
         return LS_OK;
     }
+    ls_run run = point->run;
+    memcpy(run.data, s->unpacked.data, sizeof run.data);
     ls_outcome outcome;
-    ls_rc rc = ls_launch(s->program, &point->run, &outcome);
+    ls_rc rc = ls_launch(s->program, &run, &outcome);
     if (rc == LS_OK) {
         const char *hash = json_string_value(json_object_get(json_array_get(outcome.ranks, 0), "param_hash"));
         snprintf(result->param_hash, sizeof result->param_hash, "%s", hash != NULL ? hash : "");
@@ -149,6 +153,7 @@ static ls_rc session_run(session *s) {
     if (s->options->run.json[0] != '\0') {
         LS_TRY(ls_results_check(s->options->run.json));
     }
+    LS_TRY(ls_unpacked_make(s->program, s->options->run.data, &s->data, &s->unpacked));
     s->results = ls_calloc(s->plan.count, sizeof *s->results, "results");
     s->baselines = ls_calloc(s->plan.count, sizeof *s->baselines, "baselines");
     if (s->results == NULL || s->baselines == NULL) {
@@ -171,6 +176,7 @@ static void session_close(session *s) {
     free(s->results);
     free(s->baselines);
     ls_oracle_cache_close(s->oracle);
+    ls_unpacked_remove(&s->unpacked);
     ls_dataset_close(&s->data);
     ls_verify_plan_free(&s->plan);
 }
