@@ -1,0 +1,188 @@
+/* What is refused before any rank starts, and what a process is told to be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "impls/launch.h"
+#include "impls/options.h"
+#include "impls/rank.h"
+#include "impls/rank_internal.h"
+#include "tests/impls/stderr_capture.h"
+
+static ls_run make(const char *impl, size_t devices) {
+    ls_run run;
+    ls_run_defaults(&run);
+    snprintf(run.impl, sizeof run.impl, "%s", impl);
+    snprintf(run.data, sizeof run.data, "synthetic:600");
+    run.devices = devices;
+    return run;
+}
+
+/* why: part of the one line; NULL: the run is well. */
+static void check(const ls_run *run, const char *why) {
+    stderr_capture errors;
+    assert_int_equal(stderr_capture_begin(&errors), 0);
+    ls_rc rc = ls_run_check(run);
+    stderr_capture_end(&errors);
+    assert_int_equal(rc, why == NULL ? LS_OK : LS_BAD_INPUT);
+    assert_int_equal(errors.lines, why != NULL);
+    if (why != NULL && strstr(errors.text, why) == NULL) {
+        fail_msg("expected '%s' in: %s", why, errors.text);
+    }
+}
+
+static void impossible_runs_are_refused(void **state) {
+    (void)state;
+    ls_run run = make("ddp", 2);
+    check(&run, NULL);
+    run.global_batch = 129;
+    check(&run, "cannot be split evenly over 2 ranks");
+    run = make("dp", 2);
+    run.global_batch = 129; /* torch.chunk takes it */
+    check(&run, NULL);
+    run = make("nothing", 1);
+    check(&run, "unknown implementation 'nothing'");
+    run = make("single", 2);
+    check(&run, "single trains on one device");
+    run = make("ddp", 0);
+    check(&run, "--devices: expected at least 1");
+    run = make("ddp", 1000);
+    check(&run, "found 1000");
+    run = make("mpi", 2);
+    run.ranks = LS_RANKS_THREADS;
+    check(&run, "no ranks as threads");
+    run = make("ddp", 2);
+    snprintf(run.model, sizeof run.model, "nonsense");
+    check(&run, "unknown model 'nonsense'");
+    run = make("ddp", 2);
+    snprintf(run.data, sizeof run.data, "nonsense");
+    check(&run, "nonsense");
+}
+
+static void outputs_are_checked_first(void **state) {
+    (void)state;
+    ls_run run = make("ddp", 2);
+    snprintf(run.json, sizeof run.json, "/nonexistent/x.json");
+    check(&run, "/nonexistent");
+    snprintf(run.json, sizeof run.json, "/tmp");
+    check(&run, "found a folder");
+    run = make("ddp", 2);
+    snprintf(run.save, sizeof run.save, "/tmp/x.pt");
+    check(&run, ".safetensors");
+}
+
+static void missing_mpirun_names_the_package(void **state) {
+    (void)state;
+    ls_run run = make("mpi", 2);
+    char *path = strdup(getenv("PATH"));
+    assert_non_null(path);
+    setenv("PATH", "/nonexistent", 1);
+    check(&run, "openmpi-bin");
+    setenv("PATH", path, 1);
+    free(path);
+    check(&run, NULL);
+}
+
+static void batches_follow_from_options(void **state) {
+    (void)state;
+    size_t local, global;
+    ls_run run = make("ddp", 4);
+    assert_int_equal(ls_run_batches(&run, &local, &global), LS_OK);
+    assert_int_equal(local, 64);
+    assert_int_equal(global, 256);
+    run.global_batch = 64;
+    assert_int_equal(ls_run_batches(&run, &local, &global), LS_OK);
+    assert_int_equal(local, 16);
+    assert_int_equal(global, 64);
+    run = make("dp", 4);
+    run.global_batch = 10; /* torch.chunk: 3, 3, 3, 1 */
+    assert_int_equal(ls_run_batches(&run, &local, &global), LS_OK);
+    assert_int_equal(local, 3);
+    assert_int_equal(global, 10);
+}
+
+static const char *const launchers[] = {
+    "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID", "SLURM_STEP_ID", NULL};
+
+static void clear_launchers(void) {
+    for (const char *const *name = launchers; *name != NULL; name++) {
+        unsetenv(*name);
+    }
+}
+
+static ls_rc refuse(void) {
+    stderr_capture errors;
+    assert_int_equal(stderr_capture_begin(&errors), 0);
+    ls_rc rc = ls_launch_refuse_nested("sweep");
+    stderr_capture_end(&errors);
+    assert_int_equal(errors.lines, rc != LS_OK);
+    clear_launchers();
+    return rc;
+}
+
+static void nested_launchers_are_refused(void **state) {
+    (void)state;
+    clear_launchers();
+    assert_int_equal(refuse(), LS_OK);
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    assert_int_equal(refuse(), LS_BAD_INPUT);
+    setenv("PMIX_RANK", "0", 1);
+    assert_int_equal(refuse(), LS_BAD_INPUT);
+    setenv("SLURM_NTASKS", "2", 1);
+    assert_int_equal(refuse(), LS_BAD_INPUT);
+    setenv("SLURM_NTASKS", "1", 1);
+    assert_int_equal(refuse(), LS_OK);
+    setenv("SLURM_NTASKS", "8", 1); /* a batch script in an allocation of eight is one process */
+    setenv("SLURM_JOB_ID", "77", 1);
+    assert_int_equal(refuse(), LS_OK);
+}
+
+static void place_comes_from_the_environment(void **state) {
+    (void)state;
+    ls_run run = make("ddp", 2);
+    ls_rank place;
+    setenv("RANK", "1", 1);
+    setenv("WORLD_SIZE", "2", 1);
+    setenv("LOCAL_RANK", "1", 1);
+    setenv("MASTER_ADDR", "10.0.0.1", 1);
+    setenv("MASTER_PORT", "4711", 1);
+    assert_true(ls_rank_started_outside(&run));
+    assert_int_equal(ls_rank_place(&run, ls_impl_find("ddp"), &place), LS_OK);
+    assert_int_equal(place.rank, 1);
+    assert_int_equal(place.world, 2);
+    assert_int_equal(place.device, 1);
+    assert_int_equal(place.port, 4711);
+    assert_string_equal(place.master, "10.0.0.1");
+    const char *bad[][2] = {{"RANK", "2"}, {"RANK", "x"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", "70000"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *before = strdup(getenv(bad[i][0]));
+        stderr_capture errors;
+        setenv(bad[i][0], bad[i][1], 1);
+        assert_int_equal(stderr_capture_begin(&errors), 0);
+        ls_rc rc = ls_rank_place(&run, ls_impl_find("ddp"), &place);
+        stderr_capture_end(&errors);
+        assert_int_equal(rc, LS_BAD_INPUT);
+        assert_int_equal(errors.lines, 1);
+        assert_non_null(strstr(errors.text, bad[i][0]));
+        setenv(bad[i][0], before, 1);
+        free(before);
+    }
+    run.ranks = LS_RANKS_THREADS; /* threads take no place from the environment */
+    assert_false(ls_rank_started_outside(&run));
+    assert_int_equal(ls_rank_place(&run, ls_impl_find("ddp"), &place), LS_OK);
+    assert_int_equal(place.rank, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(impossible_runs_are_refused),      cmocka_unit_test(outputs_are_checked_first),
+        cmocka_unit_test(missing_mpirun_names_the_package), cmocka_unit_test(batches_follow_from_options),
+        cmocka_unit_test(nested_launchers_are_refused),     cmocka_unit_test(place_comes_from_the_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
