@@ -117,6 +117,44 @@ static void many_threads_use_the_runtime_at_once(void **state) {
     }
 }
 
+typedef struct sharer {
+    pthread_t thread;
+    cudaStream_t stream;
+    unsigned char *bytes; /* device memory of its own */
+    int failures;
+} sharer;
+
+static void *share_stream(void *argument) {
+    sharer *s = argument;
+    for (int round = 0; round < 10 * ROUNDS; round++) {
+        unsigned char back = 0;
+        s->failures += cudaMemsetAsync(s->bytes, round, 1, s->stream) != cudaSuccess;
+        s->failures += cudaStreamSynchronize(s->stream) != cudaSuccess;
+        s->failures += cudaMemcpyAsync(&back, s->bytes, 1, cudaMemcpyDeviceToHost, s->stream) != cudaSuccess;
+        s->failures += back != (unsigned char)round;
+    }
+    return NULL;
+}
+
+/* Waiters for different points of one stream; a wake that is lost leaves one of them asleep for good. */
+static void several_threads_wait_for_one_stream(void **state) {
+    (void)state;
+    enum { SHARERS = 6 };
+    sharer sharers[SHARERS];
+    cudaStream_t stream = make_stream(cudaStreamNonBlocking);
+    unsigned char *bytes = make_bytes(SHARERS, 0);
+    for (int i = 0; i < SHARERS; i++) {
+        sharers[i] = (sharer){.stream = stream, .bytes = bytes + i};
+        assert_int_equal(pthread_create(&sharers[i].thread, NULL, share_stream, &sharers[i]), 0);
+    }
+    for (int i = 0; i < SHARERS; i++) {
+        assert_int_equal(pthread_join(sharers[i].thread, NULL), 0);
+        assert_int_equal(sharers[i].failures, 0);
+    }
+    CHECK(cudaFree(bytes));
+    CHECK(cudaStreamDestroy(stream));
+}
+
 static void pause_20_ms(void *unused) {
     (void)unused;
     struct timespec pause = {.tv_nsec = 20000000};
@@ -148,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         RUNTIME_TEST(token_passes_through_every_stream),
         RUNTIME_TEST(many_threads_use_the_runtime_at_once),
+        RUNTIME_TEST(several_threads_wait_for_one_stream),
         RUNTIME_TEST(a_full_queue_makes_submitters_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
