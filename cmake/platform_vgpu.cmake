@@ -13,7 +13,9 @@ function(lockstep_direct variable table name)
   set(${variable} ${${variable}} $<TARGET_OBJECTS:${table}> PARENT_SCOPE)
 endfunction()
 # As options of the source they come after lockstep_flags' own.
-set_source_files_properties(vgpu/math/direct.c PROPERTIES COMPILE_OPTIONS "-O3;-ffp-contract=fast")
+# Sanitizers' checks in unrolled loops take minutes to optimise at -O3.
+set(direct_level $<IF:$<BOOL:${LOCKSTEP_SANITIZE}>,-O1,-O3>)
+set_source_files_properties(vgpu/math/direct.c PROPERTIES COMPILE_OPTIONS "${direct_level};-ffp-contract=fast")
 set(direct_objects "")
 lockstep_direct(direct_objects direct_baseline baseline)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")

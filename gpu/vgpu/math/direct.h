@@ -18,14 +18,14 @@ typedef struct direct_range {
     size_t source, tap, count;
 } direct_range;
 
-/* The largest number of output channels that a gather computes together. */
-enum { DIRECT_GROUP_MAX = 6 };
+/* A gather computes 4 or 5 output channels together. */
+enum { DIRECT_GROUP_SMALL = 4, DIRECT_GROUP_LARGE = 5 };
 
 typedef struct direct_gather {
     size_t in_channels, in_height, in_width;
     size_t out_channels, out_height, out_width;
     size_t tap_rows, tap_columns, tap_step;
-    size_t group;          /* output channels computed together, 1..DIRECT_GROUP_MAX */
+    size_t group;          /* output channels computed together, 4 or 5 */
     direct_range *rows;    /* [out_height] */
     direct_range *columns; /* [out_width] */
     void *packed;          /* [ceil(out_channels/group)][in_channels][tap_rows][tap_columns][group] */

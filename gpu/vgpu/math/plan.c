@@ -37,18 +37,10 @@ static void backward_ranges(size_t in, size_t out, size_t kernel, size_t stride,
     }
 }
 
-/* The group that wastes least on the last, not full one; with equal waste the largest, which uses the registers best. */
+/* The group that wastes least in the last, not full one; with equal waste the larger, which uses the registers best. */
 static size_t choose_group(size_t channels) {
-    if (channels < 4) {
-        return channels;
-    }
-    size_t best = 4;
-    for (size_t group = 5; group <= DIRECT_GROUP_MAX; group++) {
-        if (round_up(channels, group) <= round_up(channels, best)) {
-            best = group;
-        }
-    }
-    return best;
+    return round_up(channels, DIRECT_GROUP_LARGE) <= round_up(channels, DIRECT_GROUP_SMALL) ? DIRECT_GROUP_LARGE
+                                                                                            : DIRECT_GROUP_SMALL;
 }
 
 static ls_rc gather_alloc(direct_gather *g, size_t element) {
