@@ -178,8 +178,8 @@ static void test_finite_differences(void **state) {
     (void)state;
     ls_dataset data;
     OK(ls_dataset_open("synthetic:3", LS_SPLIT_TRAIN, &data));
-    check_differences(ls_zoo_find("seed-cnn"), &data, 12);
-    check_differences(ls_zoo_find("seed-conv"), &data, 24);
+    check_differences(ls_zoo_find("seed-cnn"), &data, 6);
+    check_differences(ls_zoo_find("seed-conv"), &data, 8);
     ls_dataset_close(&data);
 }
 
@@ -207,7 +207,7 @@ static void test_unusual_model(void **state) {
                                            {.kind = LS_LAYER_LINEAR, .name = "d", .out = 10}}};
     ls_dataset data;
     OK(ls_dataset_open("synthetic:3", LS_SPLIT_TRAIN, &data));
-    check_differences(&spec, &data, 12);
+    check_differences(&spec, &data, 6);
     ls_dataset_close(&data);
 }
 

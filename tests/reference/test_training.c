@@ -11,7 +11,7 @@ static ls_dataset data;
 
 static int set_up(void **state) {
     (void)state;
-    return ls_dataset_open("synthetic:2000", LS_SPLIT_TRAIN, &data) == LS_OK ? 0 : -1;
+    return ls_dataset_open("synthetic:900", LS_SPLIT_TRAIN, &data) == LS_OK ? 0 : -1;
 }
 
 static int tear_down(void **state) {
@@ -32,7 +32,7 @@ static void check_batch(const ls_batch *batch, const size_t *order, size_t count
 /* Every rank's batches are its sampler's order cut in pieces, the last one shorter, in every epoch. */
 static void test_order_and_last_batch(void **state) {
     (void)state;
-    enum { WORLD = 3, BATCH = 64, LENGTH = 667, STEPS = 11 };
+    enum { WORLD = 3, BATCH = 64, LENGTH = 300, STEPS = 5 };
     size_t order[LENGTH];
     for (size_t rank = 0; rank < WORLD; rank++) {
         ls_sampler sampler = {.count = data.count, .world = WORLD, .rank = rank, .shuffle = true, .seed = 5};
@@ -59,9 +59,9 @@ static void test_refused_batches(void **state) {
     (void)state;
     ls_sampler sampler = {.count = data.count, .world = 8, .rank = 0};
     ls_batcher *batcher = NULL;
-    assert_int_equal(ls_batcher_open(&data, &sampler, 251, &batcher), LS_BAD_INPUT);
+    assert_int_equal(ls_batcher_open(&data, &sampler, 114, &batcher), LS_BAD_INPUT);
     assert_int_equal(ls_batcher_open(&data, &sampler, 0, &batcher), LS_BAD_INPUT);
-    OK(ls_batcher_open(&data, &sampler, 250, &batcher));
+    OK(ls_batcher_open(&data, &sampler, 113, &batcher));
     assert_int_equal(ls_batcher_steps(batcher), 1);
     ls_batcher_close(batcher);
 }
@@ -123,7 +123,7 @@ static double train(ls_dtype dtype, size_t epochs, float *params) {
     char error[128];
     assert_int_equal(ls_model_resolve(ls_zoo_find("seed-conv"), &model, error, sizeof error), 0);
     ls_trainer_options options = {
-        .replica = {.dtype = dtype, .max_batch = 50, .normalize = true, .mean = 0.1307, .std = 0.3081},
+        .replica = {.dtype = dtype, .max_batch = 16, .normalize = true, .mean = 0.1307, .std = 0.3081},
         .lr = 0.01,
         .momentum = 0.5,
         .seed = 42};
@@ -131,7 +131,7 @@ static double train(ls_dtype dtype, size_t epochs, float *params) {
     OK(ls_trainer_open(&model, &options, &trainer));
     ls_sampler sampler = {.count = data.count, .world = 1, .shuffle = true};
     ls_batcher *batcher = NULL;
-    OK(ls_batcher_open(&data, &sampler, 50, &batcher));
+    OK(ls_batcher_open(&data, &sampler, 16, &batcher));
     for (size_t epoch = 0; epoch < epochs; epoch++) {
         OK(ls_batcher_set_epoch(batcher, epoch));
         for (size_t step = 0; step < ls_batcher_steps(batcher); step++) {
@@ -142,7 +142,7 @@ static double train(ls_dtype dtype, size_t epochs, float *params) {
         }
     }
     ls_dataset test;
-    OK(ls_dataset_open("synthetic:2000", LS_SPLIT_TEST, &test));
+    OK(ls_dataset_open("synthetic:900", LS_SPLIT_TEST, &test));
     ls_batch samples = batch_of(&test, 0, test.count);
     double loss = 0.0;
     double correct = 0.0;
