@@ -32,8 +32,8 @@ jq -s -e --arg hash "$hash" 'length == 2 and .[0].impl == "single" and .[1].impl
   "$work/again.jsonl" >/dev/null || fail "not reproduced: $line"
 
 # What an implementation cannot do is skipped, and a verification in which everything was skipped has shown nothing.
-expect_exit 1 "$LOCKSTEP" verify --impl mpi --ranks threads --devices 2 --model seed-conv --dtype float32 --bucket-bytes 4KiB --batch 4 \
-  --data synthetic:600
+expect_exit 1 "$LOCKSTEP" verify --impl mpi --ranks threads --devices 2 --model seed-conv --dtype float32 \
+  --bucket-bytes 4KiB --batch 4 --data synthetic:600
 grep -q 'SKIPPED(mpi has no ranks as threads)' "$work/out" || fail "no reason for the skipped case"
 grep -qE '^1 passed, 0 failed, 1 skipped' "$work/out" || fail "$(tail -n 2 "$work/out")"
 
