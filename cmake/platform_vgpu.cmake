@@ -14,7 +14,10 @@ function(lockstep_direct variable table name)
 endfunction()
 # As options of the source they come after lockstep_flags' own.
 # Sanitizers' checks in unrolled loops take minutes to optimise at -O3.
-set(direct_level $<IF:$<BOOL:${LOCKSTEP_SANITIZE}>,-O1,-O3>)
+set(direct_level -O3)
+if(LOCKSTEP_SANITIZE)
+  set(direct_level -O1)
+endif()
 set_source_files_properties(vgpu/math/direct.c PROPERTIES COMPILE_OPTIONS "${direct_level};-ffp-contract=fast")
 set(direct_objects "")
 lockstep_direct(direct_objects direct_baseline baseline)
