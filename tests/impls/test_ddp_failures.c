@@ -122,15 +122,15 @@ static void run_pair(pair *p, stderr_capture *capture) {
 
 static void test_peer_stands_still(void **state) {
     (void)state;
-    pair p = {.timeout = 1.0};
+    pair p = {.timeout = 4.0}; /* enough for the good step on a busy machine */
     stderr_capture capture;
     run_pair(&p, &capture);
     assert_int_equal(p.rc[0], LS_DEVICE_FAILED);
     assert_int_equal(p.rc[1], LS_OK);
-    assert_true(p.seconds[0] >= 1.0);
-    assert_true(p.seconds[0] < 6.0);
+    assert_true(p.seconds[0] >= 4.0);
+    assert_true(p.seconds[0] < 30.0);
     /* The cause first; NCCL may add that it was aborted. */
-    static const char line[] = "lockstep: rank 0 device 0: a collective has not finished within 1 s\n";
+    static const char line[] = "lockstep: rank 0 device 0: a collective has not finished within 4 s\n";
     assert_memory_equal(capture.text, line, sizeof line - 1);
     assert_null(strstr(capture.text + 1, line));
 }
@@ -142,7 +142,7 @@ static void test_peer_fails(void **state) {
     run_pair(&p, &capture);
     assert_int_equal(p.rc[0], LS_DEVICE_FAILED);
     assert_int_equal(p.rc[1], LS_BAD_INPUT);
-    assert_true(p.seconds[0] < 10.0);
+    assert_true(p.seconds[0] < 30.0); /* far less than the time limit */
     /* Rank 1 says why, then rank 0 that its peer is gone. */
     assert_non_null(strstr(capture.text, "rank 1 device 1: batch of a replica: expected at most 16 samples, found 17"));
     assert_non_null(strstr(capture.text, "rank 0 device 0: NCCL:"));
