@@ -72,7 +72,6 @@ static ls_rc start_ranks(char **argv, ls_environment *environment, size_t world,
             LS_TRY(rank_environment(environment, i, world, port));
         }
         LS_TRY(ls_spawn(argv, environment, &files, &watch->children[i]));
-        watch->children[i].rank = watch->count == world ? (int)i : -1;
     }
     return LS_OK;
 }
@@ -110,7 +109,8 @@ static ls_rc start(const char *program, const ls_run *run, size_t world, ls_outc
         return ls_launch_mpi(program, state->argv, world, out->run_dir, &state->environment, watch);
     }
     unsigned short port = 0;
-    if (watch->count > 1 || (ls_impl_find(run->impl)->capabilities & LS_CAP_RANK_PROCESSES) != 0) {
+    bool processes = (ls_impl_find(run->impl)->capabilities & LS_CAP_RANK_PROCESSES) != 0;
+    if (processes && run->ranks == LS_RANKS_PROCESSES) {
         LS_TRY(reserve_port(&state->port_fd, &port));
     }
     return start_ranks(state->argv, &state->environment, world, port, watch);

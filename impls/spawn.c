@@ -108,7 +108,7 @@ static int prepare_attributes(posix_spawnattr_t *attributes, bool detached) {
 ls_rc ls_spawn(char *const *argv, const ls_environment *environment, const ls_spawn_files *files, ls_child *child) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    *child = (ls_child){.pidfd = -1, .rank = -1};
+    *child = (ls_child){.pidfd = -1};
     int error = posix_spawn_file_actions_init(&actions);
     if (error != 0) {
         return ls_fail(LS_DEVICE_FAILED, "cannot start %s: %s", argv[0], strerror(error));

@@ -23,7 +23,6 @@ void ls_environment_free(ls_environment *environment);
 typedef struct ls_child {
     pid_t pid; /* 0: never started */
     int pidfd; /* readable once it has ended; -1: none */
-    int rank;  /* -1: several ranks, or mpirun */
     bool ended;
     int status; /* as of waitpid, once ended */
 } ls_child;
