@@ -1,5 +1,7 @@
+#!/usr/bin/env bash
 # mpi under a real mpirun: equal to ddp bit for bit at W = 2, and refused where mpirun and the options disagree.
-source "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/e2e/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
 common=(--devices 2 --data synthetic:1024 --batch 16 --steps 12 --log-every 1 --bucket-bytes 4096)
 
