@@ -26,7 +26,7 @@ lockstep=$root/build/$preset/lockstep
 "$lockstep" info
 
 say "3/6 verify: do 2 devices compute the gradients of one?"
-"$lockstep" verify --impl all --devices 1,2 --model seed-cnn --json "$out/verify.jsonl"
+"$lockstep" verify --impl all --devices 1,2 --model seed-cnn --bucket-bytes 16KiB --json "$out/verify.jsonl"
 
 say "4/6 train: one epoch of seed-cnn on Fashion-MNIST, ddp on 2 devices"
 "$lockstep" train --impl ddp --devices 2 --model seed-cnn --data fashion-mnist --epochs 1 \
