@@ -1,20 +1,12 @@
 /* lockstep train: one training run. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench/cmd.h"
 #include "bench/results.h"
-#include "impls/impl.h"
 #include "impls/launch.h"
 #include "impls/options.h"
 #include "impls/rank.h"
-
-/* Whether a launcher has already started this process as one of the run's ranks. */
-static bool started_as_a_rank(const ls_run *run) {
-    const ls_impl *impl = ls_impl_find(run->impl);
-    return (impl->capabilities & LS_CAP_MPIRUN) != 0 && getenv("OMPI_COMM_WORLD_SIZE") != NULL;
-}
 
 static ls_rc write_json(const ls_run *run, const ls_outcome *outcome) {
     char command[4096];
@@ -44,7 +36,7 @@ ls_rc ls_command_train(int argc, char **argv) {
     }
     ls_run *run = &options.run;
     run->evaluate = true;
-    if (started_as_a_rank(run)) {
+    if (ls_rank_started_outside(run)) {
         return ls_rank_main(run);
     }
     LS_TRY(ls_launch_refuse_nested("train"));
