@@ -68,7 +68,7 @@ static ls_rc run_point(const sweep_state *sweep, const ls_sweep_point *point, js
         return LS_OK;
     }
     ls_measurement measured;
-    ls_rc rc = ls_measure_point(sweep->program, point, &measured);
+    ls_rc rc = ls_measure_point(sweep->program, ls_replayer_data(sweep->replayer), point, &measured);
     if (rc == LS_OK && measured.rc != LS_OK) {
         set_status(row, "FAILED", measured.reason);
     } else if (rc == LS_OK) {
@@ -179,7 +179,7 @@ static ls_rc sweep_all(const ls_options *options, const ls_sweep_plan *plan) {
     sweep_state sweep = {.options = options, .plan = plan};
     LS_TRY(ls_launch_self(sweep.program, sizeof sweep.program));
     LS_TRY(ls_results_check(options->output));
-    LS_TRY(ls_replayer_open(options->run.data, &sweep.replayer));
+    LS_TRY(ls_replayer_open(sweep.program, options->run.data, &sweep.replayer));
     print_head(options);
     ls_rc rc = sweep_points(&sweep);
     ls_replayer_close(sweep.replayer);
@@ -199,6 +199,7 @@ ls_rc ls_command_sweep(int argc, char **argv) {
     LS_TRY(ls_launch_refuse_nested("sweep"));
     size_t devices = 0;
     LS_TRY(ls_platform_device_count(&devices));
+    ls_options_fit_devices(&options, devices);
     if (options.run.steps == 0) {
         return ls_fail(LS_BAD_INPUT, "option '--steps': a sweep times at least 1 step a point, found 0");
     }

@@ -10,6 +10,7 @@
 #include "bench/unpacked.h"
 #include "bench/verify_plan.h"
 #include "bench/verify_table.h"
+#include "gpu/gpu.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
 
@@ -192,6 +193,9 @@ ls_rc ls_command_verify(int argc, char **argv) {
     if (options.run.steps == 0 || options.run.steps == SIZE_MAX) {
         return ls_fail(LS_BAD_INPUT, "option '--steps': a verification needs at least 1 step, found 0");
     }
+    size_t devices = 0;
+    LS_TRY(ls_platform_device_count(&devices));
+    ls_options_fit_devices(&options, devices);
     session s = {.options = &options};
     clock_gettime(CLOCK_MONOTONIC, &s.start);
     ls_rc rc = session_run(&s);

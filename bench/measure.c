@@ -84,8 +84,9 @@ static double median_of(const double *values, size_t count) {
 }
 
 /* Timed runs print nothing, check nothing and save nothing. */
-static ls_run timed_run(const ls_run *run) {
+static ls_run timed_run(const ls_run *run, const char *data) {
     ls_run timed = *run;
+    snprintf(timed.data, sizeof timed.data, "%s", data);
     timed.steps = run->steps / LS_MEASURE_ROUNDS > 0 ? run->steps / LS_MEASURE_ROUNDS : 1;
     timed.steps += run->warmup;
     timed.epochs = 0;
@@ -103,9 +104,9 @@ typedef struct collected {
 } collected;
 
 /* Base then point; their ratio of throughput is one sample of the speed-up. */
-static ls_rc measure_round(const char *program, const ls_sweep_point *point, size_t round, collected *all,
-                           ls_measurement *out) {
-    ls_run runs[2] = {timed_run(&point->base), timed_run(&point->run)};
+static ls_rc measure_round(const char *program, const char *data, const ls_sweep_point *point, size_t round,
+                           collected *all, ls_measurement *out) {
+    ls_run runs[2] = {timed_run(&point->base, data), timed_run(&point->run, data)};
     round_times times[2] = {{0}, {0}};
     ls_rc rc = launch_round(program, &runs[0], &times[0], out);
     if (rc == LS_OK) {
@@ -134,14 +135,14 @@ static ls_rc measure_round(const char *program, const ls_sweep_point *point, siz
     return rc;
 }
 
-ls_rc ls_measure_point(const char *program, const ls_sweep_point *point, ls_measurement *out) {
+ls_rc ls_measure_point(const char *program, const char *data, const ls_sweep_point *point, ls_measurement *out) {
     *out = (ls_measurement){0};
-    size_t room = LS_MEASURE_ROUNDS * (timed_run(&point->run).steps + 1);
+    size_t room = LS_MEASURE_ROUNDS * (timed_run(&point->run, data).steps + 1);
     collected all = {.point = ls_calloc(room, sizeof(double), "step times"),
                      .base = ls_calloc(room, sizeof(double), "step times")};
     ls_rc rc = all.point != NULL && all.base != NULL ? LS_OK : LS_DEVICE_FAILED;
     for (size_t round = 0; round < LS_MEASURE_ROUNDS && rc == LS_OK; round++) {
-        rc = measure_round(program, point, round, &all, out);
+        rc = measure_round(program, data, point, round, &all, out);
     }
     if (rc == LS_OK) {
         out->samples = all.point;

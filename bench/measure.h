@@ -23,9 +23,9 @@ typedef struct ls_measurement {
     char reason[512]; /* when rc is not LS_OK */
 } ls_measurement;
 
-/* Launches base and point in turn. run.steps timed steps are spread over the rounds. A run that fails is told in
+/* Launches base and point in turn, on `data` (of --data, the same images as the point's own, perhaps unpacked). run.steps timed steps are spread over the rounds. A run that fails is told in
  * rc and reason; the return value is about this process only (LS_BAD_INPUT when interrupted input makes going on useless). */
-ls_rc ls_measure_point(const char *program, const ls_sweep_point *point, ls_measurement *out);
+ls_rc ls_measure_point(const char *program, const char *data, const ls_sweep_point *point, ls_measurement *out);
 void ls_measurement_free(ls_measurement *measurement);
 
 #endif

@@ -4,21 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/unpacked.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
 #include "verify/check.h"
 
 struct ls_replayer {
     ls_dataset data;
+    ls_unpacked unpacked;
     ls_oracle_cache *oracle;
 };
 
-ls_rc ls_replayer_open(const char *data, ls_replayer **out) {
+const char *ls_replayer_data(const ls_replayer *replayer) {
+    return replayer->unpacked.data;
+}
+
+ls_rc ls_replayer_open(const char *program, const char *data, ls_replayer **out) {
     ls_replayer *replayer = ls_calloc(1, sizeof *replayer, "the replays of a sweep");
     if (replayer == NULL) {
         return LS_DEVICE_FAILED;
     }
     ls_rc rc = ls_dataset_open(data, LS_SPLIT_TRAIN, &replayer->data);
+    if (rc == LS_OK) {
+        rc = ls_unpacked_make(program, data, &replayer->data, &replayer->unpacked);
+    }
     if (rc == LS_OK) {
         rc = ls_oracle_cache_open(&replayer->oracle);
     }
@@ -37,6 +46,7 @@ void ls_replayer_close(ls_replayer *replayer) {
     if (replayer->oracle != NULL) {
         ls_oracle_cache_close(replayer->oracle);
     }
+    ls_unpacked_remove(&replayer->unpacked);
     ls_dataset_close(&replayer->data);
     free(replayer);
 }
@@ -75,6 +85,7 @@ ls_rc ls_replay_point(ls_replayer *replayer, const char *program, const ls_sweep
                       const char *param_hash, ls_replay *out) {
     *out = (ls_replay){.passed = true};
     ls_run run = point->run;
+    snprintf(run.data, sizeof run.data, "%s", replayer->unpacked.data);
     run.steps = steps;
     run.log_every = 0;
     run.evaluate = run.time_steps = false;

@@ -12,8 +12,10 @@ typedef struct ls_replay {
     char reason[512]; /* when it did not pass */
 } ls_replay;
 
-/* data: of --data. Owned: ls_replayer_close. */
-ls_rc ls_replayer_open(const char *data, ls_replayer **out);
+/* data: of --data; it is unpacked once for all runs of the sweep. Owned: ls_replayer_close. */
+ls_rc ls_replayer_open(const char *program, const char *data, ls_replayer **out);
+/* What runs are given as --data: the unpacked images. */
+const char *ls_replayer_data(const ls_replayer *replayer);
 void ls_replayer_close(ls_replayer *replayer);
 
 /* Runs the point again with the same options for `steps` steps, recording every step; the checks of verify/ judge the

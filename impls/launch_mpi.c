@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "gpu/gpu.h"
+
 /* Session folders, sockets and shared-memory files go to the run's private folder: it is removed whatever happens. As MCA
  * environment variables, which mpirun passes on to its ranks. */
 static ls_rc set_folders(ls_environment *environment, const char *run_dir) {
@@ -25,12 +27,13 @@ static ls_rc set_folders(ls_environment *environment, const char *run_dir) {
 
 static ls_rc set_behaviour(ls_environment *environment, size_t world) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    bool shared = ls_platform_shared_cores() > 0;
     if (geteuid() == 0) {
         LS_TRY(ls_environment_set(environment, "OMPI_ALLOW_RUN_AS_ROOT", "1", false));
         LS_TRY(ls_environment_set(environment, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", false));
     }
-    if (cores < 1 || world > (size_t)cores) {
-        /* more ranks than cores: a rank that spins while it waits takes the core that another needs */
+    if (shared || cores < 1 || world > (size_t)cores) {
+        /* a rank that spins while it waits takes the core that another rank, or a device on CPU threads, needs */
         LS_TRY(ls_environment_set(environment, "OMPI_MCA_mpi_yield_when_idle", "1", true));
     }
     return LS_OK;

@@ -110,7 +110,18 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
     LS_TRY(ls_option_parse_dtypes(&(ls_option){.flag = "--dtype"}, dtype, options));
     LS_TRY(ls_option_parse_buckets(&(ls_option){.flag = "--bucket-bytes"}, bucket, options));
     LS_TRY(ls_option_parse_ranks(&(ls_option){.flag = "--ranks"}, ranks, options));
+    options->devices_given = false;
     return ls_option_parse_scaling(&(ls_option){.flag = "--scaling"}, scaling, options);
+}
+
+void ls_options_fit_devices(ls_options *options, size_t present) {
+    size_t kept = 0;
+    for (size_t i = 0; i < options->device_count && !options->devices_given; i++) {
+        if (options->devices[i] <= present) {
+            options->devices[kept++] = options->devices[i];
+        }
+    }
+    options->device_count = kept > 0 ? kept : options->device_count;
 }
 
 static const ls_option *find_option(const char *flag, size_t length) {

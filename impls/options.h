@@ -26,6 +26,7 @@ typedef struct ls_options {
     bool impl_all;               /* --impl all: an implementation that cannot run here is SKIPPED, not an error */
     size_t device_count;
     size_t devices[LS_MAX_LIST];
+    bool devices_given; /* false: the command's default, of which only what is present counts */
     size_t model_count;
     char models[LS_MAX_LIST][LS_PATH_SIZE];
     size_t dtype_count;
@@ -44,6 +45,9 @@ typedef struct ls_options {
  * options of another command, bad list members and numbers out of range: one line (what, found, expected) and
  * LS_BAD_INPUT. "--help" prints the command's help on stdout and sets *help. */
 ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *options, bool *help);
+
+/* Leaves out of a default list of device counts those above `present`; a list that was given stays as it is. */
+void ls_options_fit_devices(ls_options *options, size_t present);
 
 /* The options of command as text for --help, on stdout. */
 void ls_options_print_help(unsigned command);

@@ -187,6 +187,7 @@ ls_rc ls_option_parse_devices(const ls_option *option, const char *value, ls_opt
         }
         options->devices[options->device_count++] = devices;
     }
+    options->devices_given = true;
     options->run.devices = options->devices[0];
     return LS_OK;
 }

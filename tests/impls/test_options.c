@@ -124,6 +124,18 @@ static void lists_keep_their_order(void **state) {
     assert_int_equal(options.bucket_count, 3);
 }
 
+static void only_a_default_list_is_fitted_to_the_devices(void **state) {
+    (void)state;
+    ls_options options = good(LS_COMMAND_VERIFY, "");
+    ls_options_fit_devices(&options, 3);
+    assert_int_equal(options.device_count, 2);
+    assert_int_equal(options.devices[1], 2);
+    options = good(LS_COMMAND_VERIFY, "--devices 1,4");
+    ls_options_fit_devices(&options, 3);
+    assert_int_equal(options.device_count, 2);
+    assert_int_equal(options.devices[1], 4);
+}
+
 static void bad_values_are_refused_by_name(void **state) {
     (void)state;
     refused(LS_COMMAND_TRAIN, "--devices 0", "'0' is not a whole number from 1");
@@ -221,6 +233,7 @@ int main(void) {
         cmocka_unit_test(every_option_reaches_its_field),
         cmocka_unit_test(lists_keep_their_order),
         cmocka_unit_test(bad_values_are_refused_by_name),
+        cmocka_unit_test(only_a_default_list_is_fitted_to_the_devices),
         cmocka_unit_test(a_run_survives_its_command_line),
         cmocka_unit_test(a_line_is_quoted_for_the_shell),
     };
