@@ -143,6 +143,9 @@ const vgpu_settings *vgpu_get_settings(void);
 vgpu_device *vgpu_device_get(int device);
 int vgpu_current_device(void);
 void vgpu_set_current_device(int device);
+
+/* Starts the calling thread on the core of a device (device modulo cores), then leaves it to the scheduler. */
+void vgpu_place_thread(int device);
 /* Waits for everything queued on the device. */
 void vgpu_device_wait(int device);
 /* The device's sticky error. */

@@ -144,6 +144,7 @@ static void dispose(vgpu_stream *stream) {
 static void *serve(void *argument) {
     vgpu_stream *stream = argument;
     running_stream = stream;
+    vgpu_place_thread(stream->device);
     vgpu_set_current_device(stream->device);
     uint64_t position = atomic_load(&stream->completed);
     while (await_work(stream, position)) {
