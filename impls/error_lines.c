@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,15 +93,32 @@ static void write_line(const char *text) {
     }
 }
 
+/* Reads a label and the whole number behind it; *at moves behind both. */
+static bool read_labelled(const char **at, const char *label, int *number) {
+    size_t length = strlen(label);
+    if (strncmp(*at, label, length) != 0) {
+        return false;
+    }
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(*at + length, &end, 10);
+    if (end == *at + length || errno != 0 || value < INT_MIN || value > INT_MAX) {
+        return false;
+    }
+    *number = (int)value;
+    *at = end;
+    return true;
+}
+
 /* The message of a line of ours, and the rank that it names. */
 static const char *split_line(const char *text, int *rank) {
-    int device = 0, used = 0;
-    const char *message = text + strlen("lockstep: ");
+    const char *message = text + strlen("lockstep: "), *at = message;
+    int number = -1, device = -1;
     *rank = -1;
-    if (sscanf(message, "rank %d device %d: %n", rank, &device, &used) == 2 && used > 0) {
-        return message + used;
+    if (read_labelled(&at, "rank ", &number) && read_labelled(&at, " device ", &device) && strncmp(at, ": ", 2) == 0) {
+        *rank = number;
+        return at + 2;
     }
-    *rank = -1;
     return message;
 }
 
@@ -153,8 +171,10 @@ static bool is_noise(ls_error_lines *lines, const char *text) {
         lines->in_block = !lines->in_block;
         return true;
     }
+    size_t host = strcspn(text, "]:"); /* "[host:pid] ..." */
+    const char *behind = text + host;
     int pid = 0;
-    bool tagged = sscanf(text, "[%*[^]:]:%d]", &pid) == 1;
+    bool tagged = text[0] == '[' && host > 1 && read_labelled(&behind, ":", &pid) && behind[0] == ']';
     if (!lines->in_block && !tagged) {
         return text[0] == '\0' || strncmp(text, "mpirun: ", 8) == 0;
     }

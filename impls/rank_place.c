@@ -52,7 +52,7 @@ static ls_rc place_mpi(ls_rank *out) {
 
 /* ddp's processes: torchrun's variables. */
 static ls_rc place_process(const ls_run *run, ls_rank *out) {
-    size_t world, port;
+    size_t world = 0, port = 0;
     LS_TRY(read_number(ddp_world, SIZE_MAX / 2, 1, &world));
     if (world != run->devices) {
         return ls_fail(LS_BAD_INPUT,

@@ -51,8 +51,21 @@ void ls_oracle_cache_counts(const ls_oracle_cache *cache, size_t *computed, size
     *reused = cache->reused;
 }
 
+/* Equal layers in equal order over equal inputs: whatever else a model holds follows from them. */
+static bool same_model(const ls_model *a, const ls_model *b) {
+    bool same = a->layer_count == b->layer_count && a->param_count == b->param_count &&
+                ls_shape_features(a->input) == ls_shape_features(b->input);
+    for (size_t i = 0; same && i < a->layer_count; i++) {
+        const ls_layer *x = &a->layers[i], *y = &b->layers[i];
+        same = x->kind == y->kind && x->kernel == y->kernel && x->stride == y->stride && x->padding == y->padding &&
+               x->in.channels == y->in.channels && x->in.height == y->in.height && x->in.width == y->in.width &&
+               x->out.channels == y->out.channels && strcmp(x->name, y->name) == 0;
+    }
+    return same;
+}
+
 static ls_rc use_model(ls_oracle_cache *cache, const ls_model *model) {
-    if (cache->has_model && memcmp(&cache->model, model, sizeof *model) == 0) {
+    if (cache->has_model && same_model(&cache->model, model)) {
         return LS_OK;
     }
     forget(cache);

@@ -34,14 +34,6 @@ static void print_line(const char *format, va_list arguments) {
     (void)written; /* nothing can be said about a stderr that is gone */
 }
 
-ls_rc ls_fail(ls_rc rc, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    print_line(format, arguments);
-    va_end(arguments);
-    return rc;
-}
-
 void ls_notice(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);

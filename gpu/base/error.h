@@ -25,12 +25,13 @@ typedef enum ls_rc {
         }                          \
     } while (0)
 
-/* Prints "lockstep: [rank R device D: ]<message>" as one write to stderr and returns rc.
+/* Prints "lockstep: [rank R device D: ]<message>" as one write to stderr.
  * The message says what, where, expected, found, what to do; without a newline. */
-ls_rc ls_fail(ls_rc rc, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* The same line without a failure: a warning or a notice on stderr. */
 void ls_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ls_fail(rc, format, ...): prints the line of ls_notice and is rc. A macro, so that whoever reads the caller, an analyser
+ * too, sees that it is never LS_OK. */
+#define ls_fail(rc, ...) (ls_notice(__VA_ARGS__), (rc))
 
 /* Names the rank and device of the calling thread in its later messages; rank -1 removes the name. */
 void ls_error_set_rank(int rank, int device);

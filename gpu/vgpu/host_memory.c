@@ -54,9 +54,9 @@ static cudaError_t add_range(void *pointer, size_t size, bool allocated) {
     cudaError_t status = cudaSuccess;
     pthread_rwlock_wrlock(&pinned.lock);
     size_t i = first_beyond(range.base);
-    if (i < pinned.count && pinned.list[i].base - range.base < size) {
-        status = cudaErrorHostMemoryAlreadyRegistered;
-    } else if (i < pinned.count && pinned.list[i].base < range.base) {
+    bool ends_in = i < pinned.count && pinned.list[i].base - range.base < size;
+    bool starts_in = i < pinned.count && pinned.list[i].base < range.base;
+    if (ends_in || starts_in) {
         status = cudaErrorHostMemoryAlreadyRegistered;
     } else if (pinned.count == pinned.capacity) {
         size_t capacity = pinned.capacity == 0 ? 64 : 2 * pinned.capacity;

@@ -167,8 +167,8 @@ ncclResult_t nccl_join_receive(nccl_join *join) {
 }
 
 ncclResult_t nccl_join_finish(nccl_join *join) {
-    nccl_reply reply;
-    int fd;
+    nccl_reply reply = {0};
+    int fd = -1;
     ncclResult_t result = next_reply(join, &reply, &fd);
     if (fd >= 0) {
         close(fd);

@@ -225,7 +225,7 @@ static ncclResult_t check_devices(const ncclComm_t *comm, int ndev, const int *d
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t *comm, int ndev, const int *devlist) {
-    unsigned long long timeout_ns;
+    unsigned long long timeout_ns = 0;
     nccl_clique *clique = NULL;
     int devices[NCCL_RANKS_MAX];
     ncclResult_t result = check_devices(comm, ndev, devlist);

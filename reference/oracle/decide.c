@@ -77,10 +77,10 @@ static size_t window_input(const ls_layer *layer, size_t channel, size_t r, size
 
 /* The first maximum of the window in scan order, as PyTorch's. */
 static size_t own_maximum(const ls_oracle_pass *pass, const size_t *inputs, size_t count, size_t lane) {
-    size_t best = SIZE_MAX;
+    size_t best = 0; /* of padding: the first input of the window replaces it */
     for (size_t k = 0; k < count; k++) {
         if (inputs[k] != SIZE_MAX &&
-            (best == SIZE_MAX || pass->x[inputs[k] * LANES + lane] > pass->x[inputs[best] * LANES + lane])) {
+            (inputs[best] == SIZE_MAX || pass->x[inputs[k] * LANES + lane] > pass->x[inputs[best] * LANES + lane])) {
             best = k;
         }
     }
@@ -110,7 +110,7 @@ enum { MAX_WINDOW = 256 }; /* a choice is one byte */
 static void maxpool_forward(const ls_oracle_pass *pass) {
     const ls_layer *layer = pass->layer;
     size_t count = layer->kernel * layer->kernel;
-    size_t inputs[MAX_WINDOW];
+    size_t inputs[MAX_WINDOW] = {0};
     for (size_t position = 0; position < ls_shape_features(layer->out); position++) {
         size_t c = position % layer->out.width;
         size_t r = position / layer->out.width % layer->out.height;

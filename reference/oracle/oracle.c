@@ -104,7 +104,8 @@ static void bound_affine(const ls_oracle *oracle, const ls_oracle_pass *pass, do
     const ls_layer *layer = pass->layer;
     size_t outputs = layer->out.channels;
     size_t weights = oracle->model->params[layer->weight].count;
-    double roundings = (double)(weights / outputs + 1) * (unit_roundoff + DBL_EPSILON / 2);
+    size_t terms = weights / outputs + 1; /* of a sum: its products and the bias */
+    double roundings = (double)terms * (unit_roundoff + DBL_EPSILON / 2);
     double gamma = roundings / (1 - roundings);
     size_t inputs = ls_shape_features(layer->in) * LANES;
     for (size_t i = 0; i < inputs; i++) {

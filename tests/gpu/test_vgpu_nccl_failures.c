@@ -8,62 +8,9 @@
 #include <cmocka.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "gpu/vgpu/internal.h"
-#include "tests/gpu/nccl_test.h"
-
-/* --- one device each for a few ranks of one thread -------------------------------------------------------------------- */
-
-enum { COUNT = 5000 };
-
-typedef struct clique {
-    int ranks;
-    ncclComm_t comms[4];
-    cudaStream_t streams[4];
-    float *buffers[4];
-} clique;
-
-static void clique_open(clique *q, int ranks) {
-    q->ranks = ranks;
-    NCCL(ncclCommInitAll(q->comms, ranks, NULL));
-    for (int rank = 0; rank < ranks; rank++) {
-        CUDA(cudaSetDevice(rank));
-        CUDA(cudaStreamCreateWithFlags(&q->streams[rank], cudaStreamNonBlocking));
-        CUDA(cudaMalloc((void **)&q->buffers[rank], COUNT * sizeof(float)));
-    }
-}
-
-static ncclResult_t sum(clique *q, int rank, size_t count) {
-    return ncclAllReduce(q->buffers[rank], q->buffers[rank], count, ncclFloat32, ncclSum, q->comms[rank],
-                         q->streams[rank]);
-}
-
-static double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* The communicator's asynchronous error, once it has one; it must come within limit seconds. */
-static ncclResult_t await_error(ncclComm_t comm, double limit) {
-    double end = seconds() + limit;
-    ncclResult_t error = ncclSuccess;
-    while (error == ncclSuccess) {
-        NCCL(ncclCommGetAsyncError(comm, &error));
-        MUST(seconds() < end);
-        usleep(1000);
-    }
-    return error;
-}
-
-static void expect_text(ncclComm_t comm, const char *part) {
-    const char *text = ncclGetLastError(comm);
-    if (strstr(text, part) == NULL) {
-        fprintf(stderr, "expected '%s' in '%s'\n", part, text);
-        exit(6);
-    }
-}
+#include "tests/gpu/nccl_clique.h"
 
 /* --- the cases ---------------------------------------------------------------------------------------------------------- */
 

@@ -39,9 +39,9 @@ const direct_isa *direct_isa_select(void) {
             return usable[i];
         }
     }
-    ls_fail(LS_BAD_INPUT,
-            "LOCKSTEP_VGPU_ISA is '%s', expected baseline, AVX2 or AVX-512, and one that this processor has (its best "
-            "is %s)",
-            wanted, usable[0]->name);
+    ls_notice(
+        "LOCKSTEP_VGPU_ISA is '%s', expected baseline, AVX2 or AVX-512, and one that this processor has (its best "
+        "is %s)",
+        wanted, usable[0]->name);
     return NULL;
 }

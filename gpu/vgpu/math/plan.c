@@ -105,14 +105,14 @@ static size_t walk_bytes(const ls_conv_shape *s, size_t rows, size_t element) {
 /* Tiles that fit the first-level cache: several blocks where an image is small, some rows where it is large. */
 static void choose_tiles(const ls_conv_shape *s, size_t element, size_t blocks, size_t vector_bytes,
                          direct_correlation *c) {
-    c->tile_rows = c->out_height;
+    c->tile_rows = c->out_height > 1 ? c->out_height : 1;
     while (c->tile_rows > 1 && walk_bytes(s, c->tile_rows, element) > tile_bytes) {
         c->tile_rows--;
     }
     c->tile_blocks = 1;
     if (c->tile_rows == c->out_height && s->padding == 0) {
-        size_t fitting = tile_bytes / walk_bytes(s, c->tile_rows, element);
-        c->tile_blocks = fitting > 1 ? fitting : 1;
+        size_t walk = walk_bytes(s, c->tile_rows, element);
+        c->tile_blocks = walk > 0 && tile_bytes / walk > 1 ? tile_bytes / walk : 1;
     }
     size_t dy_bytes = c->out_channels * c->tile_blocks * c->tile_rows * c->out_width * DIRECT_LANES * element;
     c->outs_inner = dy_bytes <= tile_bytes / 2;
