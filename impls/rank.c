@@ -73,10 +73,9 @@ static void bump_all(const ls_rank_data *data, const ls_rank *place, size_t rank
 /* Everything but the ranks themselves. */
 static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
     const ls_run *run = data->run;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     size_t local, present, devices_here = place->world == 1 ? run->devices : ranks_here;
-    LS_TRY(ls_run_model(run, &data->model, &normalize, &mean, &std));
+    LS_TRY(ls_run_model(run, &data->model, &normalize));
     LS_TRY(ls_run_batches(run, &local, &data->global_batch));
     data->batch = place->world == 1 ? data->global_batch : local;
     LS_TRY(ls_platform_device_count(&present));

@@ -9,6 +9,7 @@
 
 #include "impls/impl.h"
 #include "impls/run.h"
+#include "reference/model.h"
 
 /* Runs what this process is to run of the run: rank and world size from the environment (RANK, WORLD_SIZE, LOCAL_RANK,
  * MASTER_ADDR, MASTER_PORT for ddp's processes; MPI for mpi), all ranks for ranks as threads. */
@@ -19,7 +20,7 @@ ls_rc ls_rank_main(const ls_run *run);
 bool ls_rank_started_outside(const ls_run *run);
 
 /* The model of a run, its parameters' sizes, and the normalisation in force. */
-ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std);
+ls_rc ls_run_model(const ls_run *run, ls_model *model, ls_normalize *normalize);
 
 /* Samples of a device and of all devices in a full step (from batch and global_batch). */
 ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "gpu/base/dtype.h"
+#include "reference/normalize.h"
 
 enum { LS_PATH_SIZE = 1024 };
 
@@ -20,8 +21,7 @@ typedef struct ls_run {
     char model[LS_PATH_SIZE];
     char data[LS_PATH_SIZE];
     bool normalize_given; /* false: the model's own default */
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     ls_dtype dtype;
     size_t batch;        /* samples a device and step */
     size_t global_batch; /* samples a step over all devices; 0: batch * devices */

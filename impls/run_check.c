@@ -58,11 +58,10 @@ static ls_rc check_output(const char *option, const char *path) {
 
 ls_rc ls_run_check(const ls_run *run) {
     ls_model model;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     size_t local, global;
     LS_TRY(check_impl(run));
-    LS_TRY(ls_run_model(run, &model, &normalize, &mean, &std));
+    LS_TRY(ls_run_model(run, &model, &normalize));
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(check_devices(run));
     LS_TRY(ls_dataset_check_spec(run->data));

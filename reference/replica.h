@@ -19,8 +19,7 @@ typedef struct ls_replica_options {
     ls_dtype dtype;
     int device;
     size_t max_batch;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     bool capture; /* keep copies of local gradients and decisions for verification */
 } ls_replica_options;
 

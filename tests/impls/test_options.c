@@ -84,9 +84,9 @@ static void every_option_reaches_its_field(void **state) {
     assert_int_equal(run.ranks, LS_RANKS_THREADS);
     assert_string_equal(run.model, "seed-conv");
     assert_string_equal(run.data, "synthetic:100");
-    assert_true(run.normalize_given && run.normalize);
-    assert_float_equal(run.mean, 0.5, 0);
-    assert_float_equal(run.std, 0.25, 0);
+    assert_true(run.normalize_given && run.normalize.channels == 1);
+    assert_float_equal(run.normalize.mean[0], 0.5, 0);
+    assert_float_equal(run.normalize.std[0], 0.25, 0);
     assert_int_equal(run.dtype, LS_FLOAT64);
     assert_int_equal(run.batch, 7);
     assert_int_equal(run.global_batch, 21);
@@ -140,6 +140,10 @@ static void bad_values_are_refused_by_name(void **state) {
     refused(LS_COMMAND_TRAIN, "--normalize 0.5", "MEAN,STD");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5,0", "STD above 0");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5,1,2", "MEAN,STD");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5/0.5,1", "M1/M2/M3,S1/S2/S3");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5/,1/1", "'0.5/,1/1'");
+    refused(LS_COMMAND_TRAIN, "--normalize 0/0,1/1e-60", "STD above 0");
+    refused(LS_COMMAND_TRAIN, "--normalize 1/1/1/1/1/1/1/1/1/1/1/1/1/1/1/1/1,1", "at most 16 channels");
     refused(LS_COMMAND_TRAIN, "--dtype float16", "float32 or float64");
     refused(LS_COMMAND_TRAIN, "--batch 0", "from 1 to");
     refused(LS_COMMAND_TRAIN, "--batch 1e3", "'1e3'");
@@ -168,6 +172,7 @@ static void a_run_survives_its_command_line(void **state) {
     static const char *const lines[] = {
         "--impl dp --devices 1",
         "--impl ddp --devices 5 --ranks threads --model seed-conv --data synthetic:77 --normalize 0.1307,0.3081",
+        "--impl dp --devices 2 --normalize 0.485/0.456/0.406,0.229/0.224/0.225",
         "--impl mpi --devices 2 --normalize none --dtype float64 --batch 9 --epochs 2 --steps 0 --lr 0.1 --momentum 0",
         "--impl single --devices 1 --global-batch 130 --seed 42 --log-every 0 --bucket-bytes 4097 --timeout 0.3",
         "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors"};
@@ -196,7 +201,7 @@ static void a_run_survives_its_command_line(void **state) {
         assert_int_equal(again.run.capture, run.capture);
         assert_int_equal(again.run.devices, run.devices);
         assert_int_equal(again.run.normalize_given, run.normalize_given);
-        assert_float_equal(again.run.std, run.std, 0);
+        assert_memory_equal(&again.run.normalize, &run.normalize, sizeof run.normalize);
         free(words);
     }
 }

@@ -40,8 +40,6 @@ static inline void fixture_open(fixture *f, const ls_model_spec *spec, ls_dtype 
     ls_replica_options options = {.dtype = dtype,
                                   .max_batch = max_batch,
                                   .normalize = spec->normalize,
-                                  .mean = spec->mean,
-                                  .std = spec->std,
                                   .capture = capture};
     OK(ls_replica_open(&f->model, &options, &f->replica));
     f->initial = calloc(f->model.param_count, sizeof *f->initial);

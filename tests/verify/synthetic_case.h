@@ -211,8 +211,6 @@ static inline void synthetic_open(synthetic *s, const char *impl, const char *mo
     ls_replica_options options = {.dtype = dtype,
                                   .max_batch = SYNTHETIC_BATCH,
                                   .normalize = s->c.normalize,
-                                  .mean = s->c.mean,
-                                  .std = s->c.std,
                                   .capture = true};
     assert_int_equal(cudaSetDevice(0), 0);
     assert_int_equal(ls_replica_open(&s->c.model, &options, &s->replica), LS_OK);
