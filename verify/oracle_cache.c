@@ -94,7 +94,11 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
     }
     for (size_t i = 0; i < count; i++) {
         size_t sample = local->indices[i];
-        ls_oracle_pixels(c->data->pixels + sample * features, c->model.input, &c->normalize, p->x + i * features);
+        if (c->data->values != NULL) {
+            ls_oracle_values(c->data->values + sample * features, c->model.input, &c->normalize, p->x + i * features);
+        } else {
+            ls_oracle_pixels(c->data->pixels + sample * features, c->model.input, &c->normalize, p->x + i * features);
+        }
         p->labels[i] = c->data->labels[sample];
     }
     p->input = (ls_oracle_input){.params = p->params,

@@ -75,7 +75,7 @@ static inline void synthetic_local(synthetic *s, size_t step, size_t device, siz
     if (wrong_pixel < features) {
         s->pixels[wrong_pixel] ^= 1;
     }
-    ls_batch batch = {count, s->pixels, s->labels, local->indices};
+    ls_batch batch = {.count = count, .pixels = s->pixels, .labels = s->labels, .indices = local->indices};
     double denominator = (double)(c->reduction == LS_REDUCTION_MEAN ? count : ls_case_samples(c, step));
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
     assert_int_equal(cudaMemcpy(ls_replica_params(s->replica), params, synthetic_bytes(s), cudaMemcpyHostToDevice), 0);
