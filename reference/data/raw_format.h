@@ -9,10 +9,6 @@
  * absurd or too long: one line and LS_BAD_INPUT. */
 ls_rc ls_raw_read(const char *path, ls_split split, bool sizes_only, ls_dataset *out);
 
-/* Writes both splits, of the same shape and kind, to a temporary file in the same folder, syncs and renames it over path. test
- * may hold no samples. */
-ls_rc ls_raw_write(const char *path, const ls_dataset *train, const ls_dataset *test);
-
 enum { LS_RAW_HEADER_BYTES = 64, LS_RAW_VERSION = 1 };
 #define LS_RAW_MAGIC "LSDATA\r\n"
 

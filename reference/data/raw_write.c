@@ -1,11 +1,14 @@
 /* Writing a raw container. */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
+
+#include "reference/raw.h"
 
 #include "reference/data/raw_format.h"
 
@@ -79,11 +82,11 @@ ls_rc ls_raw_write(const char *path, const ls_dataset *train, const ls_dataset *
                        path, train->channels, train->height, train->width, test->channels, test->height, test->width);
     }
     char temporary[PATH_MAX];
-    int length = snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
     if (length < 0 || (size_t)length >= sizeof temporary) {
         return ls_fail(LS_BAD_INPUT, "%s: the path is too long", path);
     }
-    int descriptor = mkstemp(temporary);
+    int descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0) {
         return ls_fail(LS_BAD_INPUT, "%s: cannot be written: %s", path, strerror(errno));
     }
