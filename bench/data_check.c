@@ -35,10 +35,12 @@ static ls_rc print_classes(const ls_dataset *d) {
     for (size_t i = 0; i < d->count; i++) {
         counts[d->labels[i]]++;
     }
+    enum { MOST = 100 }; /* that a line can hold */
     printf(", %zu classes of ", d->classes);
-    for (size_t c = 0; c < d->classes; c++) {
+    for (size_t c = 0; c < d->classes && c < MOST; c++) {
         printf("%s%zu", c > 0 ? "/" : "", counts[c]);
     }
+    printf("%s", d->classes > MOST ? "/..." : "");
     free(counts);
     return LS_OK;
 }

@@ -55,9 +55,8 @@ ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch) {
     }
     bool floats = batch->values != NULL;
     const void *from = floats ? (const void *)batch->values : batch->pixels;
-    size_t element = floats ? sizeof *batch->values : sizeof *batch->pixels;
-    LS_CUDA(
-        cudaMemcpyAsync(replica->samples, from, count * features * element, cudaMemcpyHostToDevice, replica->stream));
+    size_t bytes = count * features * (floats ? sizeof *batch->values : sizeof *batch->pixels);
+    LS_CUDA(cudaMemcpyAsync(replica->samples, from, bytes, cudaMemcpyHostToDevice, replica->stream));
     LS_TRY(copy_answers(replica, batch));
     ls_input_scale scale = input_scale(replica);
     LS_CUDA(floats ? ls_kernel_input_values(replica->stream, options->dtype, replica->lanes, count, features,

@@ -208,10 +208,8 @@ static inline void synthetic_open(synthetic *s, const char *impl, const char *mo
     assert_int_equal(ls_dataset_open(run.data, LS_SPLIT_TRAIN, &s->data), LS_OK);
     assert_int_equal(ls_case_open(&run, ls_impl_find(impl), &s->data, SYNTHETIC_STEPS, &s->c), LS_OK);
     assert_int_equal(ls_oracle_cache_open(&s->oracle), LS_OK);
-    ls_replica_options options = {.dtype = dtype,
-                                  .max_batch = SYNTHETIC_BATCH,
-                                  .normalize = s->c.normalize,
-                                  .capture = true};
+    ls_replica_options options = {
+        .dtype = dtype, .max_batch = SYNTHETIC_BATCH, .normalize = s->c.normalize, .capture = true};
     assert_int_equal(cudaSetDevice(0), 0);
     assert_int_equal(ls_replica_open(&s->c.model, &options, &s->replica), LS_OK);
     s->velocity = calloc(1, synthetic_bytes(s));
