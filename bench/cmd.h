@@ -9,6 +9,8 @@ ls_rc ls_command_verify(int argc, char **argv);
 ls_rc ls_command_sweep(int argc, char **argv);
 ls_rc ls_command_report(int argc, char **argv);
 ls_rc ls_command_info(int argc, char **argv);
+ls_rc ls_command_data(int argc, char **argv);
+ls_rc ls_command_sampler(int argc, char **argv);
 ls_rc ls_command_rank(int argc, char **argv);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct ls_unpacked {
 } ls_unpacked;
 
 /* Writes the training set that data_spec names as plain IDX files into a private folder. Where that gains nothing (synthetic
- * data, several channels) or cannot be (no room), data is data_spec itself. Owned: ls_unpacked_remove. */
+ * data, or plain binary files) or cannot be (no room), data is data_spec itself. Owned: ls_unpacked_remove. */
 ls_rc ls_unpacked_make(const char *program, const char *data_spec, const ls_dataset *train, ls_unpacked *out);
 void ls_unpacked_remove(ls_unpacked *unpacked);
 

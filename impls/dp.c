@@ -203,12 +203,7 @@ static ls_rc forward(dp *d, const ls_batch *batch) {
     for (size_t i = 0; i < d->device_count; i++) {
         device *dev = &d->devices[i];
         dev->count = ls_chunk(batch->count, d->device_count, i, &dev->first);
-        ls_batch chunk = {
-            .count = dev->count,
-            .pixels = batch->pixels + dev->first * features,
-            .labels = batch->labels + dev->first,
-            .indices = batch->indices == NULL ? NULL : batch->indices + dev->first,
-        };
+        ls_batch chunk = ls_batch_part(batch, features, dev->first, dev->count);
         LS_CUDA(cudaSetDevice(dev->id));
         LS_TRY(ls_replica_input(dev->replica, &chunk));
         LS_CUDA(cudaStreamWaitEvent(dev->stream, d->start, 0));

@@ -6,6 +6,7 @@
 
 #include "impls/options_table.h"
 #include "impls/rank.h"
+#include "reference/batcher.h"
 #include "reference/model.h"
 
 #define TRAINING   (LS_COMMAND_TRAIN | LS_COMMAND_RANK)
@@ -21,9 +22,17 @@ const ls_option ls_option_table[] = {
      ls_option_parse_ranks, ls_option_format_ranks, 0, 0, 0},
     {"--model", "NAME,...|all", RUNS, "networks: seed-cnn, seed-conv", ls_option_parse_models, ls_option_format_text,
      RUN(model), 0, 0},
-    {"--data", "SOURCE", RUNS, "fashion-mnist[:DIR], mnist:DIR or synthetic[:N]", ls_option_parse_data,
-     ls_option_format_text, RUN(data), 0, 0},
-    {"--normalize", "none|MEAN,STD", RUNS, "none: pixels scaled to 0..1 only (default: as the network's source)",
+    {"--data", "SOURCE", RUNS,
+     "fashion-mnist[:DIR], mnist:DIR, cifar10:DIR, idx:DIR, raw:FILE or synthetic[:N]; see lockstep data",
+     ls_option_parse_data, ls_option_format_text, RUN(data), 0, 0},
+    {"--drop-last", NULL, RUNS, "ranks drop the samples that are too few for all (default: some are taken twice)",
+     ls_option_parse_flag, ls_option_format_flag, RUN(drop_last), 0, 0},
+    {"--no-shuffle", NULL, RUNS, "samples in the order of the data set", ls_option_parse_flag, ls_option_format_flag,
+     RUN(no_shuffle), 0, 0},
+    {"--loader-threads", "N", RUNS, "threads of a rank that make batches ahead; 0: in the step", ls_option_parse_size,
+     ls_option_format_size, RUN(loader_threads), 0, LS_BATCHER_MAX_THREADS},
+    {"--normalize", "none|MEAN,STD", RUNS,
+     "of each channel: M1/M2/M3,S1/S2/S3; none: pixels scaled to 0..1 only (default: as the network's source)",
      ls_option_parse_normalize, ls_option_format_normalize, 0, 0, 0},
     {"--dtype", "float32|float64", RUNS, "element type; verify takes both as a list", ls_option_parse_dtypes,
      ls_option_format_dtype, 0, 0, 0},
@@ -76,6 +85,7 @@ void ls_run_defaults(ls_run *run) {
         .data = "fashion-mnist",
         .dtype = LS_FLOAT32,
         .batch = 64,
+        .loader_threads = 1,
         .steps = SIZE_MAX,
         .lr = 0.01,
         .momentum = 0.5,

@@ -229,30 +229,6 @@ ls_rc ls_option_parse_models(const ls_option *option, const char *value, ls_opti
     return LS_OK;
 }
 
-ls_rc ls_option_parse_normalize(const ls_option *option, const char *value, ls_options *options) {
-    ls_run *run = &options->run;
-    run->normalize_given = true;
-    run->normalize = strcmp(value, "none") != 0;
-    if (!run->normalize) {
-        return LS_OK;
-    }
-    member_list members = {.at = value};
-    double numbers[2] = {0, 0};
-    size_t count = 0;
-    while (list_next(&members)) {
-        if (count == 2 || !read_double(members.member, &numbers[count])) {
-            return bad_value(option, value, "none or MEAN,STD");
-        }
-        count++;
-    }
-    if (count != 2 || !(numbers[1] > 0)) {
-        return bad_value(option, value, "none or MEAN,STD with STD above 0");
-    }
-    run->mean = numbers[0];
-    run->std = numbers[1];
-    return LS_OK;
-}
-
 ls_rc ls_option_parse_dtypes(const ls_option *option, const char *value, ls_options *options) {
     options->dtype_count = 0;
     for (member_list members = {.at = value}; list_next(&members);) {
@@ -361,17 +337,6 @@ void ls_option_format_flag(const ls_option *option, const ls_run *run, char *tex
 
 void ls_option_format_text(const ls_option *option, const ls_run *run, char *text, size_t size) {
     snprintf(text, size, "%s", (const char *)run + option->offset);
-}
-
-void ls_option_format_normalize(const ls_option *option, const ls_run *run, char *text, size_t size) {
-    (void)option;
-    if (!run->normalize_given) {
-        text[0] = '\0';
-    } else if (!run->normalize) {
-        snprintf(text, size, "none");
-    } else {
-        snprintf(text, size, "%.17g,%.17g", run->mean, run->std);
-    }
 }
 
 void ls_option_format_dtype(const ls_option *option, const ls_run *run, char *text, size_t size) {

@@ -49,21 +49,6 @@ static ls_rc join_watch(ls_rank_data *data, const ls_rank *place, size_t ranks_h
     return LS_OK;
 }
 
-static ls_rc check_shape(const ls_dataset *dataset, const ls_rank_data *data) {
-    const ls_model *model = &data->model;
-    if (dataset->channels != model->input.channels || dataset->height != model->input.height ||
-        dataset->width != model->input.width) {
-        return ls_fail(LS_BAD_INPUT, "%s: model %s expects images of %zux%zux%zu, found %zux%zux%zu", data->run->data,
-                       model->name, model->input.channels, model->input.height, model->input.width, dataset->channels,
-                       dataset->height, dataset->width);
-    }
-    if (dataset->classes > model->classes) {
-        return ls_fail(LS_BAD_INPUT, "%s: model %s tells %zu classes apart, found %zu", data->run->data, model->name,
-                       model->classes, dataset->classes);
-    }
-    return LS_OK;
-}
-
 static void bump_all(const ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
     for (size_t i = 0; data->page != NULL && i < ranks_here; i++) {
         ls_progress_bump(&data->page->rank[place->rank + i], LS_STAGE_LOADING);
@@ -73,10 +58,9 @@ static void bump_all(const ls_rank_data *data, const ls_rank *place, size_t rank
 /* Everything but the ranks themselves. */
 static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
     const ls_run *run = data->run;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     size_t local, present, devices_here = place->world == 1 ? run->devices : ranks_here;
-    LS_TRY(ls_run_model(run, &data->model, &normalize, &mean, &std));
+    LS_TRY(ls_run_model(run, &data->model, &normalize));
     LS_TRY(ls_run_batches(run, &local, &data->global_batch));
     data->batch = place->world == 1 ? data->global_batch : local;
     LS_TRY(ls_platform_device_count(&present));
@@ -89,11 +73,11 @@ static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here
     }
     bump_all(data, place, ranks_here);
     LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &data->train));
-    LS_TRY(check_shape(&data->train, data));
+    LS_TRY(ls_run_fits(run, &data->model, &data->train));
     bump_all(data, place, ranks_here);
     if (run->evaluate) {
         LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TEST, &data->test));
-        LS_TRY(check_shape(&data->test, data));
+        LS_TRY(ls_run_fits(run, &data->model, &data->test));
         bump_all(data, place, ranks_here);
     }
     return LS_OK;

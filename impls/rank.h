@@ -2,13 +2,16 @@
  * sources, evaluation, timing, capture, saving. Ranks report progress on a page that the launcher watches, and write their
  * result as <run_dir>/rank-<R>.json:
  *   {"rank", "pid", "steps", "log": [{"epoch", "batch", "loss"}], "epochs": [{"loss", "test_loss", "test_accuracy", "seconds", "samples_per_second"}],
- *    "step_seconds": [timed steps], "param_hash": "16 hex digits", "grad_hash", "samples", "train_seconds",
+ *    "step_seconds": [timed steps], "param_hash": "16 hex digits", "grad_hash", "samples", "train_seconds", "input_seconds": waiting for batches,
  *    "warmup_seconds": [the untimed steps before], "counters": {...}, "math": "...", "max_rss_bytes"} */
 #ifndef LS_IMPLS_RANK_H
 #define LS_IMPLS_RANK_H
 
 #include "impls/impl.h"
 #include "impls/run.h"
+#include "reference/dataset.h"
+#include "reference/model.h"
+#include "reference/sampler.h"
 
 /* Runs what this process is to run of the run: rank and world size from the environment (RANK, WORLD_SIZE, LOCAL_RANK,
  * MASTER_ADDR, MASTER_PORT for ddp's processes; MPI for mpi), all ranks for ranks as threads. */
@@ -19,7 +22,14 @@ ls_rc ls_rank_main(const ls_run *run);
 bool ls_rank_started_outside(const ls_run *run);
 
 /* The model of a run, its parameters' sizes, and the normalisation in force. */
-ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std);
+ls_rc ls_run_model(const ls_run *run, ls_model *model, ls_normalize *normalize);
+
+/* The sampler of a run for count samples: order, padding and seed as the run says. */
+ls_sampler ls_run_sampler(const ls_run *run, size_t count, size_t world, size_t rank);
+
+/* Checks that the network can take the samples and tell the classes of a data set (sizes suffice): one line with both and
+ * LS_BAD_INPUT. */
+ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *data);
 
 /* Samples of a device and of all devices in a full step (from batch and global_batch). */
 ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);

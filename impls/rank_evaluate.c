@@ -1,50 +1,71 @@
 /* Test accuracy over all ranks: disjoint slices, no padding, so every sample counts once. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "impls/rank_internal.h"
 
+static ls_rc slice_allocate(const ls_dataset *test, size_t count, ls_samples *out) {
+    static const char what[] = "a slice of the test set";
+    size_t features = ls_dataset_features(test);
+    out->labels = ls_calloc(count, sizeof *out->labels, what);
+    if (test->values != NULL) {
+        out->values = ls_calloc(count * features, sizeof *out->values, what);
+    } else {
+        out->pixels = ls_calloc(count * features, 1, what);
+    }
+    if (test->targets != NULL) {
+        out->targets = ls_calloc(count * test->target_count, sizeof *out->targets, what);
+    }
+    bool whole = out->labels != NULL && (out->values != NULL || out->pixels != NULL) &&
+                 (out->targets != NULL || test->targets == NULL);
+    return whole ? LS_OK : LS_DEVICE_FAILED;
+}
+
+static ls_batch batch_of(size_t count, const ls_samples *samples, size_t target_count) {
+    return (ls_batch){.count = count,
+                      .pixels = samples->pixels,
+                      .values = samples->values,
+                      .labels = samples->labels,
+                      .targets = samples->targets,
+                      .target_count = target_count};
+}
+
 ls_rc ls_rank_slice_open(const ls_dataset *test, size_t rank, size_t world, ls_rank_slice *out) {
-    *out = (ls_rank_slice){.samples = {.count = test->count, .pixels = test->pixels, .labels = test->labels}};
+    const ls_samples all = {
+        .pixels = test->pixels, .values = test->values, .labels = test->labels, .targets = test->targets};
+    *out = (ls_rank_slice){.samples = batch_of(test->count, &all, test->target_count)};
     if (world == 1) {
         return LS_OK;
     }
-    size_t features = test->channels * test->height * test->width;
     size_t count = rank < test->count ? (test->count - rank - 1) / world + 1 : 0;
-    out->pixels = ls_calloc(count * features, 1, "a slice of the test set");
-    out->labels = ls_calloc(count, sizeof *out->labels, "a slice of the test set");
-    if (out->pixels == NULL || out->labels == NULL) {
+    if (slice_allocate(test, count, &out->own) != LS_OK) {
         ls_rank_slice_close(out);
         return LS_DEVICE_FAILED;
     }
     for (size_t i = 0; i < count; i++) {
-        memcpy(out->pixels + i * features, test->pixels + (rank + i * world) * features, features);
-        out->labels[i] = test->labels[rank + i * world];
+        ls_samples_copy(test, rank + i * world, &out->own, i);
     }
-    out->samples = (ls_batch){.count = count, .pixels = out->pixels, .labels = out->labels};
+    out->samples = batch_of(count, &out->own, test->target_count);
     return LS_OK;
 }
 
 void ls_rank_slice_close(ls_rank_slice *slice) {
-    free(slice->pixels);
-    free(slice->labels);
+    free(slice->own.pixels);
+    free(slice->own.values);
+    free(slice->own.labels);
+    free(slice->own.targets);
     *slice = (ls_rank_slice){0};
 }
 
 ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *loss, double *correct, double *count) {
     const ls_dataset *test = &task->data->test;
-    size_t features = test->channels * test->height * test->width, replicas;
+    size_t features = ls_dataset_features(test), replicas;
     ls_replica *replica = task->data->impl->replica(task->self, 0, &replicas);
     double sums[3] = {0, 0, (double)slice->samples.count};
     /* in parts, so that the launcher sees progress */
     enum { PART = 4096 };
     for (size_t first = 0; first < slice->samples.count; first += PART) {
         size_t left = slice->samples.count - first;
-        ls_batch part = {
-            .count = left < PART ? left : PART,
-            .pixels = slice->samples.pixels + first * features,
-            .labels = slice->samples.labels + first,
-        };
+        ls_batch part = ls_batch_part(&slice->samples, features, first, left < PART ? left : PART);
         LS_TRY(ls_replica_evaluate(replica, &part, &sums[0], &sums[1]));
         ls_progress_bump(task->progress, LS_STAGE_EVALUATING);
     }

@@ -32,6 +32,7 @@ typedef struct ls_rank_task {
     json_t *log, *epochs, *step_seconds, *warmup_seconds;
     uint64_t steps, samples; /* samples: of all ranks */
     double train_seconds;
+    double input_seconds; /* of them, waiting for batches */
 } ls_rank_task;
 
 /* What this process is among the ranks, from the environment that its launcher set (see ls_rank_main). For ranks as threads
@@ -44,8 +45,7 @@ ls_rc ls_rank_run(ls_rank_task *task);
 /* The slice of the test set that this rank evaluates: samples rank, rank + world, ... */
 typedef struct ls_rank_slice {
     ls_batch samples;
-    uint8_t *pixels; /* owned; NULL with one rank, which reads the data set itself */
-    int32_t *labels;
+    ls_samples own; /* owned; NULLs with one rank, which reads the data set itself */
 } ls_rank_slice;
 
 ls_rc ls_rank_slice_open(const ls_dataset *test, size_t rank, size_t world, ls_rank_slice *out);

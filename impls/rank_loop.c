@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "impls/rank.h"
 #include "impls/rank_internal.h"
 #include "reference/batcher.h"
 #include "reference/hash.h"
@@ -178,6 +179,11 @@ static ls_rc train(loop *l) {
         printf("Trained %llu samples in %.2f s: %.0f samples/s\n", (unsigned long long)task->samples,
                task->train_seconds, task->train_seconds > 0 ? (double)task->samples / task->train_seconds : 0.0);
     }
+    task->input_seconds = ls_batcher_seconds(l->batcher);
+    if (l->logs) {
+        printf("Waited %.2f s for input, %.1f%% of it\n", task->input_seconds,
+               task->train_seconds > 0 ? 100 * task->input_seconds / task->train_seconds : 0.0);
+    }
     return LS_OK;
 }
 
@@ -213,13 +219,7 @@ static ls_rc conclude(ls_rank_task *task) {
 static ls_rc open_loop(loop *l) {
     ls_rank_task *task = l->task;
     const ls_rank_data *data = task->data;
-    ls_sampler sampler = {
-        .count = data->train.count,
-        .world = task->rank.world,
-        .rank = task->rank.rank,
-        .shuffle = true,
-        .seed = data->run->seed,
-    };
+    ls_sampler sampler = ls_run_sampler(data->run, data->train.count, task->rank.world, task->rank.rank);
     ls_progress_bump(task->progress, LS_STAGE_OPENING);
     task->epochs = json_array();
     task->step_seconds = json_array();
@@ -230,6 +230,7 @@ static ls_rc open_loop(loop *l) {
     }
     LS_CUDA(cudaSetDevice(task->rank.device));
     LS_TRY(ls_batcher_open(&data->train, &sampler, data->batch, &l->batcher));
+    LS_TRY(ls_batcher_start(l->batcher, data->run->loader_threads));
     if (data->run->evaluate) {
         LS_TRY(ls_rank_slice_open(&data->test, task->rank.rank, task->rank.world, &l->slice));
     }

@@ -37,12 +37,13 @@ ls_rc ls_rank_result_write(ls_rank_task *task, uint64_t params, const uint64_t *
     char path[LS_PATH_SIZE + 32], temporary[LS_PATH_SIZE + 48];
     snprintf(path, sizeof path, "%s/rank-%zu.json", task->data->folder, task->rank.rank);
     snprintf(temporary, sizeof temporary, "%s.part", path);
-    json_t *result = json_pack(
-        "{s:I, s:I, s:I, s:O, s:O, s:O, s:O, s:o, s:o, s:I, s:f, s:o, s:s, s:I}", "rank", (json_int_t)task->rank.rank,
-        "pid", (json_int_t)getpid(), "steps", (json_int_t)task->steps, "log", task->log, "epochs", task->epochs,
-        "step_seconds", task->step_seconds, "warmup_seconds", task->warmup_seconds, "param_hash", hash_text(&params),
-        "grad_hash", hash_text(grads), "samples", (json_int_t)task->samples, "train_seconds", task->train_seconds,
-        "counters", counters_object(task), "math", ls_math_description(), "max_rss_bytes", max_rss_bytes());
+    json_t *result =
+        json_pack("{s:I, s:I, s:I, s:O, s:O, s:O, s:O, s:o, s:o, s:I, s:f, s:f, s:o, s:s, s:I}", "rank",
+                  (json_int_t)task->rank.rank, "pid", (json_int_t)getpid(), "steps", (json_int_t)task->steps, "log",
+                  task->log, "epochs", task->epochs, "step_seconds", task->step_seconds, "warmup_seconds",
+                  task->warmup_seconds, "param_hash", hash_text(&params), "grad_hash", hash_text(grads), "samples",
+                  (json_int_t)task->samples, "train_seconds", task->train_seconds, "input_seconds", task->input_seconds,
+                  "counters", counters_object(task), "math", ls_math_description(), "max_rss_bytes", max_rss_bytes());
     if (result == NULL) {
         return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
     }

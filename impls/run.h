@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "gpu/base/dtype.h"
+#include "reference/normalize.h"
 
 enum { LS_PATH_SIZE = 1024 };
 
@@ -20,13 +21,14 @@ typedef struct ls_run {
     char model[LS_PATH_SIZE];
     char data[LS_PATH_SIZE];
     bool normalize_given; /* false: the model's own default */
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     ls_dtype dtype;
-    size_t batch;        /* samples a device and step */
-    size_t global_batch; /* samples a step over all devices; 0: batch * devices */
-    size_t epochs;       /* 0: the model's own default */
-    size_t steps;        /* stop after so many steps; SIZE_MAX: whole epochs */
+    size_t batch;               /* samples a device and step */
+    size_t global_batch;        /* samples a step over all devices; 0: batch * devices */
+    bool drop_last, no_shuffle; /* of the sampler */
+    size_t loader_threads;      /* 0: batches are made in the step that needs them */
+    size_t epochs;              /* 0: the model's own default */
+    size_t steps;               /* stop after so many steps; SIZE_MAX: whole epochs */
     double lr, momentum, weight_decay;
     uint64_t seed;
     size_t log_every;        /* 0: no log lines */

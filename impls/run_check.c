@@ -56,16 +56,27 @@ static ls_rc check_output(const char *option, const char *path) {
     return LS_OK;
 }
 
+/* By the headers of the files: ranks read and check them completely. */
+static ls_rc check_data(const ls_run *run, const ls_model *model) {
+    ls_dataset sizes;
+    LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &sizes));
+    LS_TRY(ls_run_fits(run, model, &sizes));
+    if (!run->evaluate) {
+        return LS_OK;
+    }
+    LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TEST, &sizes));
+    return ls_run_fits(run, model, &sizes);
+}
+
 ls_rc ls_run_check(const ls_run *run) {
     ls_model model;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     size_t local, global;
     LS_TRY(check_impl(run));
-    LS_TRY(ls_run_model(run, &model, &normalize, &mean, &std));
+    LS_TRY(ls_run_model(run, &model, &normalize));
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(check_devices(run));
-    LS_TRY(ls_dataset_check_spec(run->data));
+    LS_TRY(check_data(run, &model));
     if (run->save[0] != '\0') {
         LS_TRY(ls_save_check(run->save));
     }

@@ -4,7 +4,7 @@
 #include "impls/chunk.h"
 #include "impls/rank.h"
 
-ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std) {
+ls_rc ls_run_model(const ls_run *run, ls_model *model, ls_normalize *normalize) {
     const ls_model_spec *spec = ls_zoo_find(run->model);
     char error[256];
     if (spec == NULL) {
@@ -14,8 +14,12 @@ ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *
         return ls_fail(LS_BAD_INPUT, "model %s: %s", run->model, error);
     }
     *normalize = run->normalize_given ? run->normalize : spec->normalize;
-    *mean = run->normalize_given ? run->mean : spec->mean;
-    *std = run->normalize_given ? run->std : spec->std;
+    if (normalize->channels > 1 && normalize->channels != model->input.channels) {
+        return ls_fail(LS_BAD_INPUT,
+                       "--normalize: expected one MEAN,STD for all channels or one for each of the %zu channels of the "
+                       "inputs of model %s, found %zu",
+                       model->input.channels, run->model, normalize->channels);
+    }
     return LS_OK;
 }
 

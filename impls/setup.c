@@ -12,7 +12,7 @@ ls_rc ls_setup_options(const ls_run *run, int device, size_t max_batch, ls_repli
         .capture = run->capture,
     };
     ls_model model; /* only its normalisation is wanted */
-    return ls_run_model(run, &model, &out->normalize, &out->mean, &out->std);
+    return ls_run_model(run, &model, &out->normalize);
 }
 
 ls_rc ls_setup_replica(const ls_run *run, const ls_model *model, int device, size_t max_batch, ls_replica **out) {

@@ -1,24 +1,43 @@
 #include "reference/dataset.h"
 
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reference/data/source.h"
 
-static const ls_data_source *const sources[] = {&ls_data_fashion_mnist, &ls_data_mnist, &ls_data_synthetic};
+static const ls_data_source *const sources[] = {&ls_data_fashion_mnist, &ls_data_mnist, &ls_data_cifar10,
+                                                &ls_data_idx,           &ls_data_raw,   &ls_data_synthetic};
+enum { SOURCES = sizeof sources / sizeof sources[0] };
+
+static char usages[256];
+static pthread_once_t usages_made = PTHREAD_ONCE_INIT;
+
+static void make_usages(void) {
+    size_t used = 0;
+    for (size_t i = 0; i < SOURCES && used < sizeof usages; i++) {
+        const char *after = i + 2 < SOURCES ? ", " : i + 2 == SOURCES ? " or " : "";
+        used += (size_t)snprintf(usages + used, sizeof usages - used, "%s%s", sources[i]->usage, after);
+    }
+}
+
+const char *ls_dataset_usages(void) {
+    (void)pthread_once(&usages_made, make_usages); /* fails for a wrong once only */
+    return usages;
+}
 
 /* Finds the source of a spec; *argument is what follows the colon, NULL without one. */
 static ls_rc find_source(const char *spec, const ls_data_source **source, const char **argument) {
     size_t length = strcspn(spec, ":");
     *argument = spec[length] == ':' ? spec + length + 1 : NULL;
-    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+    for (size_t i = 0; i < SOURCES; i++) {
         if (strlen(sources[i]->name) == length && strncmp(sources[i]->name, spec, length) == 0) {
             *source = sources[i];
             return sources[i]->check(*argument);
         }
     }
-    return ls_fail(LS_BAD_INPUT, "--data: expected %s, %s or %s, found '%s'", sources[0]->usage, sources[1]->usage,
-                   sources[2]->usage, spec);
+    return ls_fail(LS_BAD_INPUT, "--data: expected %s, found '%s'", ls_dataset_usages(), spec);
 }
 
 ls_rc ls_dataset_check_spec(const char *spec) {
@@ -35,8 +54,32 @@ ls_rc ls_dataset_open(const char *spec, ls_split split, ls_dataset *out) {
     return source->open(argument, split, out);
 }
 
+ls_rc ls_dataset_shape(const char *spec, ls_split split, ls_dataset *out) {
+    const ls_data_source *source = NULL;
+    const char *argument = NULL;
+    *out = (ls_dataset){0};
+    LS_TRY(find_source(spec, &source, &argument));
+    return source->shape(argument, split, out);
+}
+
 void ls_dataset_close(ls_dataset *dataset) {
     free(dataset->pixels);
+    free(dataset->values);
     free(dataset->labels);
+    free(dataset->targets);
     *dataset = (ls_dataset){0};
+}
+
+void ls_samples_copy(const ls_dataset *from, size_t index, ls_samples *to, size_t at) {
+    size_t features = ls_dataset_features(from);
+    if (from->values != NULL) {
+        memcpy(to->values + at * features, from->values + index * features, features * sizeof *to->values);
+    } else {
+        memcpy(to->pixels + at * features, from->pixels + index * features, features);
+    }
+    if (from->targets != NULL) {
+        memcpy(to->targets + at * from->target_count, from->targets + index * from->target_count,
+               from->target_count * sizeof *to->targets);
+    }
+    to->labels[at] = from->labels[index];
 }

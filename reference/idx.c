@@ -1,5 +1,6 @@
 #include "reference/idx.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "reference/data/bytes.h"
@@ -40,15 +41,19 @@ static ls_rc read_word(ls_bytes *bytes, const char *path, uint32_t *word) {
 }
 
 /* Reads the header; checks that its sizes can be true before anything is allocated. */
-static ls_rc read_header(ls_bytes *bytes, const char *path, size_t expected_dims, ls_idx *out) {
+static ls_rc read_header(ls_bytes *bytes, const char *path, size_t low, size_t high, ls_idx *out) {
     uint32_t magic = 0;
-    uint32_t expected = 0x0800U | (uint32_t)expected_dims;
     LS_TRY(read_word(bytes, path, &magic));
-    if (magic != expected) {
+    if (magic < (0x0800U | low) || magic > (0x0800U | high)) {
+        char range[24] = "";
+        if (high > low) {
+            (void)snprintf(range, sizeof range, " to 0x%08x", 0x0800U | (unsigned)high);
+        }
         return ls_fail(LS_BAD_INPUT,
-                       "%s: byte 0: expected the IDX magic number 0x%08x (%zu dimensions of bytes), found 0x%08x%s",
-                       path, expected, expected_dims, magic, describe_magic(magic));
+                       "%s: byte 0: expected the IDX magic number 0x%08x%s (%zu dimensions of bytes), found 0x%08x%s",
+                       path, 0x0800U | (unsigned)low, range, low, magic, describe_magic(magic));
     }
+    size_t expected_dims = magic & 0xffU;
     uint64_t header = 4 + 4 * (uint64_t)expected_dims;
     uint64_t count = 1;
     out->dims = expected_dims;
@@ -98,23 +103,41 @@ static ls_rc read_data(ls_bytes *bytes, const char *path, const ls_idx *idx) {
     return LS_OK;
 }
 
-ls_rc ls_idx_read(const char *path, size_t expected_dims, ls_idx *out) {
+static ls_rc open_file(const char *path, size_t low, size_t high, ls_idx *out, ls_bytes **bytes) {
     *out = (ls_idx){0};
-    if (expected_dims == 0 || expected_dims > LS_IDX_MAX_DIMS) {
+    if (low == 0 || low > high || high > LS_IDX_MAX_DIMS) {
         return ls_fail(LS_BAD_INPUT, "%s: IDX files of 1 to %d dimensions can be read, asked for %zu", path,
-                       LS_IDX_MAX_DIMS, expected_dims);
+                       LS_IDX_MAX_DIMS, high);
     }
+    LS_TRY(ls_bytes_open(path, bytes));
+    ls_rc rc = read_header(*bytes, path, low, high, out);
+    if (rc != LS_OK) {
+        ls_bytes_close(*bytes);
+        *out = (ls_idx){0};
+    }
+    return rc;
+}
+
+ls_rc ls_idx_read_header(const char *path, size_t low, size_t high, ls_idx *out) {
     ls_bytes *bytes = NULL;
-    LS_TRY(ls_bytes_open(path, &bytes));
-    ls_rc rc = read_header(bytes, path, expected_dims, out);
-    if (rc == LS_OK) {
-        out->data = ls_calloc(out->count, 1, path);
-        rc = out->data == NULL ? LS_DEVICE_FAILED : read_data(bytes, path, out);
-    }
+    LS_TRY(open_file(path, low, high, out, &bytes));
+    ls_bytes_close(bytes);
+    return LS_OK;
+}
+
+ls_rc ls_idx_read_between(const char *path, size_t low, size_t high, ls_idx *out) {
+    ls_bytes *bytes = NULL;
+    LS_TRY(open_file(path, low, high, out, &bytes));
+    out->data = ls_calloc(out->count, 1, path);
+    ls_rc rc = out->data == NULL ? LS_DEVICE_FAILED : read_data(bytes, path, out);
     ls_bytes_close(bytes);
     if (rc != LS_OK) {
         free(out->data);
         *out = (ls_idx){0};
     }
     return rc;
+}
+
+ls_rc ls_idx_read(const char *path, size_t expected_dims, ls_idx *out) {
+    return ls_idx_read_between(path, expected_dims, expected_dims, out);
 }

@@ -21,5 +21,9 @@ typedef struct ls_idx {
  * HTML instead of gzip, wrong magic, bad checksum, absurd size, bytes after the end: one line that says file, offset,
  * expected, found, and LS_BAD_INPUT. */
 ls_rc ls_idx_read(const char *path, size_t expected_dims, ls_idx *out);
+/* The same of a file of low to high dimensions. */
+ls_rc ls_idx_read_between(const char *path, size_t low, size_t high, ls_idx *out);
+/* The header alone, checked against the size of the file; data stays NULL. */
+ls_rc ls_idx_read_header(const char *path, size_t low, size_t high, ls_idx *out);
 
 #endif

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "reference/normalize.h"
+
 enum { LS_MODEL_MAX_LAYERS = 64, LS_MODEL_MAX_PARAMS = 64, LS_NAME_SIZE = 64 };
 
 typedef enum ls_layer_kind {
@@ -37,8 +39,7 @@ typedef struct ls_model_spec {
     ls_layer_spec layers[16];
     /* the source's own training defaults */
     size_t epochs;
-    bool normalize; /* false: pixels scaled to 0..1 only */
-    double mean, std;
+    ls_normalize normalize;
 } ls_model_spec;
 
 typedef struct ls_shape {

@@ -56,8 +56,8 @@ static ls_rc allocate_flat(ls_replica *replica) {
 static ls_rc allocate_samples(ls_replica *replica) {
     size_t max_batch = replica->options.max_batch;
     void *memory = NULL;
-    LS_CUDA(cudaMalloc(&memory, max_batch * ls_shape_features(replica->model->input)));
-    replica->pixels = memory;
+    LS_CUDA(cudaMalloc(&memory, max_batch * ls_shape_features(replica->model->input) * sizeof(float)));
+    replica->samples = memory;
     LS_CUDA(cudaMalloc(&memory, max_batch * sizeof *replica->labels));
     replica->labels = memory;
     LS_CUDA(cudaMalloc(&memory, max_batch));
@@ -142,9 +142,9 @@ static void close_layers(ls_replica *replica, ls_rc *rc) {
 }
 
 static void close_buffers(ls_replica *replica, ls_rc *rc) {
-    void *device[] = {replica->params,        replica->grads,         replica->velocity,
-                      replica->pixels,        replica->labels,        replica->correct,
-                      replica->grad_slots[0], replica->grad_slots[1], replica->output_grad};
+    void *device[] = {replica->params,        replica->grads,      replica->velocity, replica->samples,
+                      replica->labels,        replica->correct,    replica->targets,  replica->grad_slots[0],
+                      replica->grad_slots[1], replica->output_grad};
     for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
         LS_CLOSE(*rc, cudaFree(device[i]));
     }

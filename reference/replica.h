@@ -10,17 +10,22 @@
 /* A batch on the host. The memory must stay unchanged until the step that uses it has finished (see ls_batcher). */
 typedef struct ls_batch {
     size_t count;          /* samples; may be 0 for a rank without work */
-    const uint8_t *pixels; /* [count][features] */
+    const uint8_t *pixels; /* [count][features], or NULL with values */
+    const float *values;   /* [count][features], or NULL with pixels */
     const int32_t *labels; /* [count] */
+    const float *targets;  /* [count][target_count], or NULL: none but the labels */
+    size_t target_count;
     const size_t *indices; /* [count] into the data set */
 } ls_batch;
+
+/* The samples [first, first + count) of a batch, in the batch's own memory. features: of a sample. */
+ls_batch ls_batch_part(const ls_batch *batch, size_t features, size_t first, size_t count);
 
 typedef struct ls_replica_options {
     ls_dtype dtype;
     int device;
     size_t max_batch;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     bool capture; /* keep copies of local gradients and decisions for verification */
 } ls_replica_options;
 
@@ -42,7 +47,7 @@ void ls_replica_close(ls_replica *replica);
 /* Parameters from float32 initial values in ready order (widened for float64). Synchronous. */
 ls_rc ls_replica_init(ls_replica *replica, const float *flat);
 
-/* Copies a batch to the device and normalises it there. */
+/* Copies a batch to the device, with its targets if it has any, and normalises its pixels or values there. */
 ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch);
 /* Forward pass of the batch last given. */
 ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks);

@@ -20,9 +20,11 @@ struct ls_replica {
     void *params, *grads, *velocity; /* [param_count], ready order */
     bool velocity_started;
 
-    uint8_t *pixels; /* [max_batch][features] */
+    void *samples;   /* [max_batch][features] of bytes or of floats, as the last batch's */
     int32_t *labels; /* [max_batch] */
-    size_t batch;    /* samples of the batch last given */
+    float *targets;  /* [max_batch][target_count]; NULL until a batch has some */
+    size_t target_count;
+    size_t batch; /* samples of the batch last given */
 
     size_t slot_count;
     size_t slot_of[LS_MODEL_MAX_LAYERS + 1];
@@ -56,7 +58,7 @@ static inline void *ls_replica_at(const ls_replica *replica, void *flat, size_t 
 /* The forward pass over `batch` samples whose pixels have been given; no hooks, no capture. */
 ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch);
 /* Copies samples to the device and normalises them there. */
-ls_rc ls_replica_run_input(ls_replica *replica, size_t batch, const uint8_t *pixels, const int32_t *labels);
+ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch);
 /* What a layer gets in a forward pass. */
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch);
 

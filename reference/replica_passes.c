@@ -1,29 +1,6 @@
 /* The passes of a training step. */
 #include "reference/replica_internal.h"
 
-ls_rc ls_replica_run_input(ls_replica *replica, size_t batch, const uint8_t *pixels, const int32_t *labels) {
-    const ls_replica_options *options = &replica->options;
-    size_t features = ls_shape_features(replica->model->input);
-    if (batch > options->max_batch) {
-        return ls_fail(LS_BAD_INPUT, "batch of a replica: expected at most %zu samples, found %zu", options->max_batch,
-                       batch);
-    }
-    if (batch == 0) {
-        return LS_OK;
-    }
-    LS_CUDA(cudaMemcpyAsync(replica->pixels, pixels, batch * features, cudaMemcpyHostToDevice, replica->stream));
-    LS_CUDA(cudaMemcpyAsync(replica->labels, labels, batch * sizeof *labels, cudaMemcpyHostToDevice, replica->stream));
-    LS_CUDA(ls_kernel_input(replica->stream, options->dtype, replica->lanes, batch, features, replica->pixels,
-                            options->normalize, (float)options->mean, (float)options->std, replica->slots[0]));
-    return LS_OK;
-}
-
-ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch) {
-    LS_TRY(ls_replica_run_input(replica, batch->count, batch->pixels, batch->labels));
-    replica->batch = batch->count;
-    return LS_OK;
-}
-
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch) {
     const ls_layer *l = &replica->model->layers[layer];
     ls_layer_pass pass = {.stream = replica->stream,

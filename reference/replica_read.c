@@ -50,7 +50,7 @@ ls_rc ls_replica_read_grads(ls_replica *replica, void *flat) {
 /* One batch of an evaluation. */
 static ls_rc evaluate_batch(ls_replica *replica, const ls_batch *batch, double *loss_sum, double *correct) {
     double sum = 0.0;
-    LS_TRY(ls_replica_run_input(replica, batch->count, batch->pixels, batch->labels));
+    LS_TRY(ls_replica_run_input(replica, batch));
     LS_TRY(ls_replica_run_forward(replica, batch->count));
     LS_TRY(ls_loss_compute(replica->test_loss, replica->lanes, batch->count, ls_replica_output(replica),
                            replica->labels, 1.0, NULL));
@@ -71,9 +71,7 @@ ls_rc ls_replica_evaluate(ls_replica *replica, const ls_batch *samples, double *
     size_t max_batch = replica->options.max_batch;
     for (size_t first = 0; first < samples->count; first += max_batch) {
         size_t left = samples->count - first;
-        ls_batch batch = {.count = left < max_batch ? left : max_batch,
-                          .pixels = samples->pixels + first * features,
-                          .labels = samples->labels + first};
+        ls_batch batch = ls_batch_part(samples, features, first, left < max_batch ? left : max_batch);
         LS_TRY(evaluate_batch(replica, &batch, loss_sum, correct));
     }
     return LS_OK;

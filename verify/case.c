@@ -8,7 +8,7 @@
 
 ls_rc ls_case_open(const ls_run *run, const ls_impl *impl, const ls_dataset *data, size_t steps, ls_case *out) {
     *out = (ls_case){.run = *run, .reduction = impl->reduction, .devices = run->devices, .steps = steps, .data = data};
-    LS_TRY(ls_run_model(run, &out->model, &out->normalize, &out->mean, &out->std));
+    LS_TRY(ls_run_model(run, &out->model, &out->normalize));
     out->ranks = impl->ranks(run->devices);
     size_t local = 0;
     size_t global = 0;

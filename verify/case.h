@@ -9,8 +9,7 @@
 typedef struct ls_case {
     ls_run run;
     ls_model model;
-    bool normalize;
-    double mean, std;
+    ls_normalize normalize;
     ls_reduction reduction;
     size_t ranks, devices, steps;
     size_t local_batch;          /* samples of a rank in a full step */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/sampler.h"
+#include "impls/rank.h"
 #include "verify/check.h"
 
 typedef struct order {
@@ -14,7 +14,7 @@ typedef struct order {
 } order;
 
 static ls_rc order_load(const ls_case *c, size_t epoch, order *o) {
-    ls_sampler sampler = {.count = c->data->count, .world = 1, .rank = 0, .shuffle = true, .seed = c->run.seed};
+    ls_sampler sampler = ls_run_sampler(&c->run, c->data->count, 1, 0);
     if (ls_sampler_order(&sampler, epoch, o->samples) != 0) {
         return ls_fail(LS_DEVICE_FAILED, "out of memory for an order of %zu samples", c->data->count);
     }
@@ -27,9 +27,11 @@ typedef struct stretch {
     size_t first, count;
 } stretch;
 
-/* Each rank has ceil(N/W) samples an epoch, in steps of local_batch; the last step takes what is left. */
+/* Each rank has ceil(N/W) samples an epoch (floor with drop-last), in steps of local_batch; the last step takes what is
+ * left. */
 static stretch stretch_of(const ls_case *c, size_t step, size_t *epoch) {
-    size_t length = (c->data->count + c->ranks - 1) / c->ranks;
+    ls_sampler sampler = ls_run_sampler(&c->run, c->data->count, c->ranks, 0);
+    size_t length = ls_sampler_length(&sampler);
     size_t steps = (length + c->local_batch - 1) / c->local_batch;
     *epoch = step / steps;
     size_t first = step % steps * c->local_batch;

@@ -107,8 +107,11 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
     }
     for (size_t i = 0; i < count; i++) {
         size_t sample = local->indices[i];
-        ls_oracle_pixels(c->data->pixels + sample * features, features, c->normalize, c->mean, c->std,
-                         p->x + i * features);
+        if (c->data->values != NULL) {
+            ls_oracle_values(c->data->values + sample * features, c->model.input, &c->normalize, p->x + i * features);
+        } else {
+            ls_oracle_pixels(c->data->pixels + sample * features, c->model.input, &c->normalize, p->x + i * features);
+        }
         p->labels[i] = c->data->labels[sample];
     }
     p->input = (ls_oracle_input){.params = p->params,
@@ -124,10 +127,10 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
 static void make_key(const ls_case *c, size_t step, size_t device, uint64_t key[2]) {
     const ls_capture_local *local = ls_case_local(c, step, device);
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
-    double setting[4] = {(double)c->run.dtype, c->normalize ? 1 : 0, c->mean, c->std};
     for (size_t k = 0; k < 2; k++) {
         uint64_t hash = LS_HASH_SEED ^ (k * UINT64_C(0x9e3779b97f4a7c15));
-        hash = ls_hash(hash, setting, sizeof setting);
+        hash = ls_hash(hash, &c->run.dtype, sizeof c->run.dtype);
+        hash = ls_hash(hash, &c->normalize, sizeof c->normalize);
         hash = ls_hash(hash, &c->data, sizeof c->data);
         hash = ls_hash(hash, params, c->model.param_count * ls_dtype_size(c->run.dtype));
         hash = ls_hash(hash, local->indices, (size_t)local->count * sizeof *local->indices);

@@ -16,10 +16,23 @@
 extern "C" {
 #endif
 
-/* input.cu: x = (pixel/255 - mean)/std computed in float32 exactly as ToTensor and Normalize do (with normalize false:
- * pixel/255), then widened to dtype. pixels: [batch][features] bytes, sample-major. Lanes >= batch get 0. */
+enum { LS_INPUT_MAX_CHANNELS = 16 };
+
+/* Mean and standard deviation of inputs: channels 0: none (0 and 1); 1: the same for all; else feature f has those of
+ * channel f/plane, at most LS_INPUT_MAX_CHANNELS. Given on the host and copied. */
+typedef struct ls_input_scale {
+    size_t channels;
+    size_t plane; /* features a channel */
+    float mean[LS_INPUT_MAX_CHANNELS];
+    float std[LS_INPUT_MAX_CHANNELS];
+} ls_input_scale;
+
+/* input.cu: x = (pixel/255 - mean)/std computed in float32 exactly as ToTensor and Normalize do, then widened to dtype.
+ * pixels: [batch][features] bytes, sample-major. Lanes >= batch get 0. input_values: the same without /255, from floats. */
 cudaError_t ls_kernel_input(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t features,
-                            const uint8_t *pixels, int normalize, float mean, float std, void *x);
+                            const uint8_t *pixels, const ls_input_scale *scale, void *x);
+cudaError_t ls_kernel_input_values(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t features,
+                                   const float *values, const ls_input_scale *scale, void *x);
 
 /* relu.cu: y = max(x, 0) with relu(NaN) = NaN; dx = y > 0 ? dy : 0, so that relu'(0) = 0. count elements; in place allowed. */
 cudaError_t ls_kernel_relu_forward(cudaStream_t stream, ls_dtype dtype, size_t count, const void *x, void *y);

@@ -94,7 +94,7 @@ static ls_rc recognise(ls_bytes *bytes) {
     }
     if (blank < size && head[blank] == '<') {
         return ls_fail(LS_BAD_INPUT,
-                       "%s: byte %zu: expected an IDX or gzip file, found '<', so probably a web page (HTML) that a "
+                       "%s: byte %zu: expected a data file, found '<', so probably a web page (HTML) that a "
                        "server sent instead; download it again",
                        bytes->path, blank);
     }
@@ -107,14 +107,14 @@ static ls_rc recognise(ls_bytes *bytes) {
     return LS_OK;
 }
 
-ls_rc ls_bytes_open(const char *path, ls_bytes **out) {
+static ls_rc open_any(const char *path, bool look, ls_bytes **out) {
     ls_bytes *bytes = ls_calloc(1, sizeof *bytes, path);
     if (bytes == NULL) {
         return LS_DEVICE_FAILED;
     }
     bytes->path = strdup(path);
     ls_rc rc = bytes->path == NULL ? ls_fail(LS_DEVICE_FAILED, "out of memory for a path") : open_file(bytes);
-    if (rc == LS_OK) {
+    if (rc == LS_OK && look) {
         rc = recognise(bytes);
     }
     if (rc != LS_OK) {
@@ -123,6 +123,14 @@ ls_rc ls_bytes_open(const char *path, ls_bytes **out) {
     }
     *out = bytes;
     return LS_OK;
+}
+
+ls_rc ls_bytes_open(const char *path, ls_bytes **out) {
+    return open_any(path, true, out);
+}
+
+ls_rc ls_bytes_open_plain(const char *path, ls_bytes **out) {
+    return open_any(path, false, out);
 }
 
 static ls_rc read_plain(ls_bytes *bytes, unsigned char *to, size_t want, size_t *got) {

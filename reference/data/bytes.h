@@ -11,6 +11,8 @@ typedef struct ls_bytes ls_bytes;
 
 /* Opens a regular file that is not empty. Missing, a directory, unreadable, empty: one line and LS_BAD_INPUT. */
 ls_rc ls_bytes_open(const char *path, ls_bytes **out);
+/* The same without a look at the content: the bytes of the file as they are. For formats whose first bytes may be any. */
+ls_rc ls_bytes_open_plain(const char *path, ls_bytes **out);
 void ls_bytes_close(ls_bytes *bytes);
 
 /* Reads want decoded bytes; *got is less only at the end of the content. For gzip the end is reached only when every

@@ -15,4 +15,9 @@ static ls_rc open_files(const char *argument, ls_split split, ls_dataset *out) {
     return ls_mnist_files_open(argument, split, out);
 }
 
-const ls_data_source ls_data_mnist = {.name = "mnist", .usage = "mnist:DIR", .check = check, .open = open_files};
+static ls_rc shape_of(const char *argument, ls_split split, ls_dataset *out) {
+    return ls_mnist_files_shape(argument, split, out);
+}
+
+const ls_data_source ls_data_mnist = {
+    .name = "mnist", .usage = "mnist:DIR", .check = check, .open = open_files, .shape = shape_of};

@@ -44,6 +44,14 @@ static ls_rc check_images(const char *path, const ls_idx *images) {
     return LS_OK;
 }
 
+static ls_rc check_counts(const char *image_path, const ls_idx *images, const char *label_path, const ls_idx *labels) {
+    if (images->shape[0] != labels->count) {
+        return ls_fail(LS_BAD_INPUT, "%s: byte 4: expected as many images as %s has labels, %zu, found %zu", image_path,
+                       label_path, labels->count, images->shape[0]);
+    }
+    return LS_OK;
+}
+
 static ls_rc take_labels(const char *path, const ls_idx *labels, ls_dataset *out) {
     out->labels = ls_calloc(labels->count, sizeof *out->labels, path);
     if (out->labels == NULL) {
@@ -56,6 +64,20 @@ static ls_rc take_labels(const char *path, const ls_idx *labels, ls_dataset *out
         }
         out->labels[i] = labels->data[i];
     }
+    return LS_OK;
+}
+
+ls_rc ls_mnist_files_shape(const char *folder, ls_split split, ls_dataset *out) {
+    char image_path[PATH_MAX];
+    char label_path[PATH_MAX];
+    ls_idx images = {0}, labels = {0};
+    LS_TRY(find_file(folder, split, "images", 3, image_path, sizeof image_path));
+    LS_TRY(find_file(folder, split, "labels", 1, label_path, sizeof label_path));
+    LS_TRY(ls_idx_read_header(label_path, 1, 1, &labels));
+    LS_TRY(ls_idx_read_header(image_path, 3, 3, &images));
+    LS_TRY(check_images(image_path, &images));
+    LS_TRY(check_counts(image_path, &images, label_path, &labels));
+    *out = (ls_dataset){.count = images.shape[0], .channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES};
     return LS_OK;
 }
 
@@ -78,9 +100,8 @@ ls_rc ls_mnist_files_open(const char *folder, ls_split split, ls_dataset *out) {
         out->pixels = images.data;
         rc = check_images(image_path, &images);
     }
-    if (rc == LS_OK && images.shape[0] != labels.count) {
-        rc = ls_fail(LS_BAD_INPUT, "%s: byte 4: expected as many images as %s has labels, %zu, found %zu", image_path,
-                     label_path, labels.count, images.shape[0]);
+    if (rc == LS_OK) {
+        rc = check_counts(image_path, &images, label_path, &labels);
     }
     free(labels.data);
     if (rc != LS_OK) {

@@ -8,4 +8,7 @@
  * stem too ("train-images.idx3-ubyte"), each plain or with ".gz". Checked completely: 28x28, labels 0..9, equal counts. */
 ls_rc ls_mnist_files_open(const char *folder, ls_split split, ls_dataset *out);
 
+/* The sizes alone, from the headers of both files. */
+ls_rc ls_mnist_files_shape(const char *folder, ls_split split, ls_dataset *out);
+
 #endif

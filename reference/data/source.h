@@ -9,11 +9,17 @@ typedef struct ls_data_source {
     const char *usage; /* how a spec of it is written */
     /* Checks what follows the colon (NULL without a colon) without opening files; one line and LS_BAD_INPUT. */
     ls_rc (*check)(const char *argument);
+    /* Reads a split and checks it completely; out is zeroed, and closed again after a failure. */
     ls_rc (*open)(const char *argument, ls_split split, ls_dataset *out);
+    /* The sizes alone, see ls_dataset_shape; out is zeroed. */
+    ls_rc (*shape)(const char *argument, ls_split split, ls_dataset *out);
 } ls_data_source;
 
 extern const ls_data_source ls_data_fashion_mnist;
 extern const ls_data_source ls_data_mnist;
+extern const ls_data_source ls_data_cifar10;
+extern const ls_data_source ls_data_idx;
+extern const ls_data_source ls_data_raw;
 extern const ls_data_source ls_data_synthetic;
 
 #endif

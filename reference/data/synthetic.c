@@ -67,13 +67,19 @@ static ls_rc check(const char *argument) {
     return parse_count(argument, &count);
 }
 
-static ls_rc open_samples(const char *argument, ls_split split, ls_dataset *out) {
+static ls_rc shape_of(const char *argument, ls_split split, ls_dataset *out) {
     size_t count = 0;
     LS_TRY(parse_count(argument, &count));
     if (split == LS_SPLIT_TEST) {
         count = count / 6 > 0 ? count / 6 : 1;
     }
     *out = (ls_dataset){.count = count, .channels = 1, .height = SIDE, .width = SIDE, .classes = CLASSES};
+    return LS_OK;
+}
+
+static ls_rc open_samples(const char *argument, ls_split split, ls_dataset *out) {
+    LS_TRY(shape_of(argument, split, out));
+    size_t count = out->count;
     out->pixels = ls_calloc(count, SIDE * SIDE, "synthetic images");
     out->labels = ls_calloc(count, sizeof *out->labels, "synthetic labels");
     if (out->pixels == NULL || out->labels == NULL) {
@@ -88,4 +94,4 @@ static ls_rc open_samples(const char *argument, ls_split split, ls_dataset *out)
 }
 
 const ls_data_source ls_data_synthetic = {
-    .name = "synthetic", .usage = "synthetic[:N]", .check = check, .open = open_samples};
+    .name = "synthetic", .usage = "synthetic[:N]", .check = check, .open = open_samples, .shape = shape_of};

@@ -37,8 +37,10 @@ typedef struct ls_oracle_input {
 int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *grads, double *loss_sum,
                        ls_oracle_decisions *report);
 
-/* x = pixels as ToTensor and Normalize give them in float32, widened; one sample of `features` bytes. */
-void ls_oracle_pixels(const uint8_t *pixels, size_t features, bool normalize, double mean, double std, double *x);
+/* x = pixels as ToTensor and Normalize give them in float32, widened; one sample of the shape's bytes. */
+void ls_oracle_pixels(const uint8_t *pixels, ls_shape shape, const ls_normalize *normalize, double *x);
+/* The same of floats, which ToTensor leaves as they are. */
+void ls_oracle_values(const float *values, ls_shape shape, const ls_normalize *normalize, double *x);
 
 /* PyTorch's SGD in double: g += weight_decay*w; buf = first ? g : momentum*buf + g; w -= lr*buf. */
 void ls_oracle_sgd(size_t count, double *params, const double *grads, double *velocity, double lr, double momentum,

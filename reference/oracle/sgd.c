@@ -8,13 +8,3 @@ void ls_oracle_sgd(size_t count, double *params, const double *grads, double *ve
         params[i] -= lr * velocity[i];
     }
 }
-
-void ls_oracle_pixels(const uint8_t *pixels, size_t features, bool normalize, double mean, double std, double *x) {
-    for (size_t i = 0; i < features; i++) {
-        float value = (float)pixels[i] / 255.0F;
-        if (normalize) {
-            value = (value - (float)mean) / (float)std;
-        }
-        x[i] = (double)value;
-    }
-}

@@ -25,7 +25,5 @@ const ls_model_spec ls_zoo_seed_cnn = {
             {.kind = LS_LAYER_LOG_SOFTMAX, .name = "log_softmax"},
         },
     .epochs = 10,
-    .normalize = false,
-    .mean = 0.0,
-    .std = 1.0,
+    .normalize = {.channels = 0},
 };

@@ -18,7 +18,5 @@ const ls_model_spec ls_zoo_seed_conv = {
             {.kind = LS_LAYER_LINEAR, .name = "fc", .out = 10},
         },
     .epochs = 2,
-    .normalize = true,
-    .mean = 0.1307,
-    .std = 0.3081,
+    .normalize = {.channels = 1, .mean = {0.1307}, .std = {0.3081}},
 };

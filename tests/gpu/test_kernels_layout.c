@@ -69,25 +69,40 @@ static void test_layout(void **state) {
     CUDA_OK(ls_kernel_from_lanes(0, 4, ls_lanes(), 0, 3, NULL, NULL));
 }
 
-/* float32 arithmetic step by step, as torchvision's ToTensor and Normalize do it, whatever the dtype. */
-static void check_input(ls_dtype dtype, size_t batch, size_t features, int normalize) {
+/* float32 arithmetic step by step, as torchvision's ToTensor and Normalize do it, whatever the dtype; from bytes and from
+ * floats. */
+static void check_input(ls_dtype dtype, size_t batch, size_t features, size_t channels) {
+    ls_input_scale scale = {
+        channels, channels > 0 ? features / channels : features, {0.1307f, 0.5f, -1}, {0.3081f, 0.25f, 3}};
     uint8_t *pixels = random_bytes(batch * features);
+    float *values = malloc(batch * features * sizeof *values);
+    assert_non_null(values);
     pixels[0] = 0;
-    void *dev_pixels = device_bytes(pixels, batch * features);
-    void *x = device_unwritten(dtype, ls_activation_count(batch, features));
-    CUDA_OK(ls_kernel_input(0, dtype, ls_lanes(), batch, features, dev_pixels, normalize, 0.1307f, 0.3081f, x));
-    double *got = host_activation(dtype, x, batch, features);
     for (size_t i = 0; i < batch * features; i++) {
-        volatile float scaled = (float)pixels[i] / 255.0f;
-        volatile float centred = scaled - 0.1307f;
-        volatile float expected = normalize ? centred / 0.3081f : scaled;
-        assert_true(got[i] == (double)expected);
+        values[i] = ((float)pixels[i] - 100.0f) / 7.0f;
     }
-    assert_unused_lanes_zero(dtype, x, batch, features);
-    free(got);
+    void *dev_pixels = device_bytes(pixels, batch * features);
+    void *dev_values = device_bytes(values, batch * features * sizeof *values);
+    for (int floats = 0; floats < 2; floats++) {
+        void *x = device_unwritten(dtype, ls_activation_count(batch, features));
+        CUDA_OK(floats ? ls_kernel_input_values(0, dtype, ls_lanes(), batch, features, dev_values, &scale, x)
+                       : ls_kernel_input(0, dtype, ls_lanes(), batch, features, dev_pixels, &scale, x));
+        double *got = host_activation(dtype, x, batch, features);
+        for (size_t i = 0; i < batch * features; i++) {
+            size_t c = channels > 1 ? i % features / scale.plane : 0;
+            volatile float scaled = floats ? values[i] : (float)pixels[i] / 255.0f;
+            volatile float centred = scaled - scale.mean[c];
+            volatile float expected = channels > 0 ? centred / scale.std[c] : scaled;
+            assert_true(got[i] == (double)expected);
+        }
+        assert_unused_lanes_zero(dtype, x, batch, features);
+        free(got);
+        device_free(x);
+    }
     free(pixels);
+    free(values);
     device_free(dev_pixels);
-    device_free(x);
+    device_free(dev_values);
 }
 
 static void test_input(void **state) {
@@ -96,9 +111,17 @@ static void test_input(void **state) {
         for (size_t d = 0; d < 2; d++) {
             check_input(value_dtypes[d], batches[b], 300, 0);
             check_input(value_dtypes[d], batches[b], 49, 1);
+            check_input(value_dtypes[d], batches[b], 75, 3);
         }
     }
-    CUDA_OK(ls_kernel_input(0, LS_FLOAT32, ls_lanes(), 0, 784, NULL, 0, 0, 1, NULL));
+    const ls_input_scale none = {0};
+    const ls_input_scale short_planes = {.channels = 3, .plane = 24};
+    CUDA_OK(ls_kernel_input(0, LS_FLOAT32, ls_lanes(), 0, 784, NULL, &none, NULL));
+    CUDA_OK(ls_kernel_input_values(0, LS_FLOAT32, ls_lanes(), 0, 784, NULL, &none, NULL));
+    assert_int_equal(cudaErrorInvalidValue,
+                     ls_kernel_input(0, LS_FLOAT32, ls_lanes(), 1, 75, NULL, &short_planes, NULL));
+    assert_int_equal(cudaErrorInvalidValue,
+                     ls_kernel_input_values(0, LS_FLOAT32, ls_lanes(), 1, 75, NULL, &short_planes, NULL));
 }
 
 int main(void) {

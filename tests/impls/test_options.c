@@ -77,16 +77,16 @@ static void every_option_reaches_its_field(void **state) {
              "--impl mpi --devices 3 --ranks threads --model seed-conv --data synthetic:100 --normalize 0.5,0.25 "
              "--dtype float64 --batch 7 --global-batch 21 --epochs 4 --steps 9 --lr 0.125 --momentum=0.75 "
              "--weight-decay 0.5 --seed 18446744073709551615 --log-every 3 --bucket-bytes 16KiB --timeout 2.5 "
-             "--save a.safetensors --json b.json")
+             "--drop-last --no-shuffle --loader-threads 3 --save a.safetensors --json b.json")
             .run;
     assert_string_equal(run.impl, "mpi");
     assert_int_equal(run.devices, 3);
     assert_int_equal(run.ranks, LS_RANKS_THREADS);
     assert_string_equal(run.model, "seed-conv");
     assert_string_equal(run.data, "synthetic:100");
-    assert_true(run.normalize_given && run.normalize);
-    assert_float_equal(run.mean, 0.5, 0);
-    assert_float_equal(run.std, 0.25, 0);
+    assert_true(run.normalize_given && run.normalize.channels == 1);
+    assert_float_equal(run.normalize.mean[0], 0.5, 0);
+    assert_float_equal(run.normalize.std[0], 0.25, 0);
     assert_int_equal(run.dtype, LS_FLOAT64);
     assert_int_equal(run.batch, 7);
     assert_int_equal(run.global_batch, 21);
@@ -99,6 +99,8 @@ static void every_option_reaches_its_field(void **state) {
     assert_int_equal(run.log_every, 3);
     assert_int_equal(run.bucket_bytes, 16384);
     assert_float_equal(run.timeout, 2.5, 0);
+    assert_true(run.drop_last && run.no_shuffle);
+    assert_int_equal(run.loader_threads, 3);
     assert_string_equal(run.save, "a.safetensors");
     assert_string_equal(run.json, "b.json");
 }
@@ -152,6 +154,11 @@ static void bad_values_are_refused_by_name(void **state) {
     refused(LS_COMMAND_TRAIN, "--normalize 0.5", "MEAN,STD");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5,0", "STD above 0");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5,1,2", "MEAN,STD");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5/0.5,1", "M1/M2/M3,S1/S2/S3");
+    refused(LS_COMMAND_TRAIN, "--normalize 0.5/,1/1", "'0.5/,1/1'");
+    refused(LS_COMMAND_TRAIN, "--normalize 0/0,1/1e-60", "STD above 0");
+    refused(LS_COMMAND_TRAIN, "--normalize 1/1/1/1/1/1/1/1/1/1/1/1/1/1/1/1/1,1", "at most 16 channels");
+    refused(LS_COMMAND_TRAIN, "--loader-threads 17", "from 0 to 16");
     refused(LS_COMMAND_TRAIN, "--dtype float16", "float32 or float64");
     refused(LS_COMMAND_TRAIN, "--batch 0", "from 1 to");
     refused(LS_COMMAND_TRAIN, "--batch 1e3", "'1e3'");
@@ -179,7 +186,9 @@ static void a_run_survives_its_command_line(void **state) {
     (void)state;
     static const char *const lines[] = {
         "--impl dp --devices 1",
-        "--impl ddp --devices 5 --ranks threads --model seed-conv --data synthetic:77 --normalize 0.1307,0.3081",
+        "--impl ddp --devices 5 --ranks threads --model seed-conv --data synthetic:77 --normalize 0.1307,0.3081 "
+        "--drop-last --no-shuffle --loader-threads 0",
+        "--impl dp --devices 2 --normalize 0.485/0.456/0.406,0.229/0.224/0.225",
         "--impl mpi --devices 2 --normalize none --dtype float64 --batch 9 --epochs 2 --steps 0 --lr 0.1 --momentum 0",
         "--impl single --devices 1 --global-batch 130 --seed 42 --log-every 0 --bucket-bytes 4097 --timeout 0.3",
         "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors"};
@@ -207,8 +216,10 @@ static void a_run_survives_its_command_line(void **state) {
         assert_string_equal(first, second);
         assert_int_equal(again.run.capture, run.capture);
         assert_int_equal(again.run.devices, run.devices);
+        assert_true(again.run.drop_last == run.drop_last && again.run.no_shuffle == run.no_shuffle);
+        assert_int_equal(again.run.loader_threads, run.loader_threads);
         assert_int_equal(again.run.normalize_given, run.normalize_given);
-        assert_float_equal(again.run.std, run.std, 0);
+        assert_memory_equal(&again.run.normalize, &run.normalize, sizeof run.normalize);
         free(words);
     }
 }

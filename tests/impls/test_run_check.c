@@ -12,6 +12,7 @@
 #include "impls/options.h"
 #include "impls/rank.h"
 #include "impls/rank_internal.h"
+#include "reference/raw.h"
 #include "tests/impls/stderr_capture.h"
 
 static ls_run make(const char *impl, size_t devices) {
@@ -62,6 +63,47 @@ static void impossible_runs_are_refused(void **state) {
     run = make("ddp", 2);
     snprintf(run.data, sizeof run.data, "nonsense");
     check(&run, "nonsense");
+    run = make("ddp", 2);
+    run.normalize_given = true;
+    run.normalize = (ls_normalize){3, {0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}};
+    check(&run, "each of the 1 channels of the inputs of model seed-cnn, found 3");
+}
+
+/* By the headers of the files, before any rank starts. */
+static void data_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    char path[] = "/tmp/lockstep-test-run-check-XXXXXX";
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    int32_t labels[2] = {0, 9};
+    uint8_t pixels[2 * 28 * 29] = {0};
+    float values[2 * 28 * 29] = {0};
+    const ls_dataset none = {0};
+    ls_dataset d = {.count = 2, .channels = 1, .height = 28, .width = 29, .classes = 10};
+    d.labels = labels;
+    d.pixels = pixels;
+    assert_int_equal(ls_raw_write(path, &d, &none), LS_OK);
+    ls_run run = make("ddp", 2);
+    snprintf(run.data, sizeof run.data, "raw:%s", path);
+    check(&run, "has samples of 1x28x29 in 10 classes, model seed-cnn takes 1x28x28 and tells 10 classes apart");
+    d.width = 28;
+    d.classes = 11;
+    assert_int_equal(ls_raw_write(path, &d, &none), LS_OK);
+    check(&run, "1x28x28 in 11 classes, model seed-cnn takes 1x28x28 and tells 10");
+    d.classes = 0;
+    d.target_count = 1;
+    d.targets = values;
+    assert_int_equal(ls_raw_write(path, &d, &none), LS_OK);
+    check(&run, "1x28x28 with 1 float targets each");
+    d = (ls_dataset){.count = 2, .channels = 1, .height = 28, .width = 28, .classes = 10, .floats = true};
+    d.labels = labels;
+    d.values = values;
+    assert_int_equal(ls_raw_write(path, &d, &none), LS_OK);
+    check(&run, NULL);
+    run.evaluate = true;
+    check(&run, "at least 1 test sample, found 0");
+    assert_int_equal(unlink(path), 0);
 }
 
 static void outputs_are_checked_first(void **state) {
@@ -180,9 +222,10 @@ static void place_comes_from_the_environment(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(impossible_runs_are_refused),      cmocka_unit_test(outputs_are_checked_first),
-        cmocka_unit_test(missing_mpirun_names_the_package), cmocka_unit_test(batches_follow_from_options),
-        cmocka_unit_test(nested_launchers_are_refused),     cmocka_unit_test(place_comes_from_the_environment),
+        cmocka_unit_test(impossible_runs_are_refused),      cmocka_unit_test(data_that_do_not_fit_are_refused),
+        cmocka_unit_test(outputs_are_checked_first),        cmocka_unit_test(missing_mpirun_names_the_package),
+        cmocka_unit_test(batches_follow_from_options),      cmocka_unit_test(nested_launchers_are_refused),
+        cmocka_unit_test(place_comes_from_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,7 +210,7 @@ static void test_not_a_data_file(void **state) {
     }
     const char page[] = "\n <!DOCTYPE html><html><body>404</body></html>";
     write_file("page.gz", page, sizeof page - 1);
-    ASSERT_IDX_REFUSED("page.gz", 3, "byte 2", "expected an IDX or gzip file", "HTML", "download it again");
+    ASSERT_IDX_REFUSED("page.gz", 3, "byte 2", "expected a data file", "HTML", "download it again");
 }
 
 static void test_wrong_header(void **state) {
@@ -367,7 +367,7 @@ static void test_pairs_that_do_not_fit(void **state) {
 
 static void test_specs(void **state) {
     (void)state;
-    ASSERT_DATA_REFUSED("cifar", "fashion-mnist[:DIR], mnist:DIR or synthetic[:N]", "found 'cifar'");
+    ASSERT_DATA_REFUSED("cifar", "raw:FILE or synthetic[:N]", "found 'cifar'");
     ASSERT_DATA_REFUSED("mnis", "found 'mnis'");
     ASSERT_DATA_REFUSED("", "found ''");
     ASSERT_DATA_REFUSED("mnist", "mnist:DIR");

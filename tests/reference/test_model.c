@@ -101,7 +101,8 @@ static void test_seed_conv(void **state) {
     assert_memory_equal(model.ready, ready, sizeof ready);
     check_offsets();
     const ls_model_spec *spec = ls_zoo_find("seed-conv");
-    assert_true(spec->normalize);
+    assert_int_equal(spec->normalize.channels, 1);
+    assert_true(spec->normalize.mean[0] == 0.1307 && spec->normalize.std[0] == 0.3081);
     assert_int_equal(spec->epochs, 2);
     assert_null(ls_zoo_find("seed"));
 }

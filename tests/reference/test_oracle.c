@@ -433,11 +433,21 @@ static void test_magnitudes_bound_the_gradient(void **state) {
 static void test_pixels_are_scaled_in_float32(void **state) {
     (void)state;
     static const uint8_t pixels[] = {0, 1, 128, 255};
+    static const float values[] = {-0.25F, 1, 128, 3};
+    const ls_normalize none = {0}, one = {1, {0.1307}, {0.3081}}, two = {2, {0.1307, 0.5}, {0.3081, 0.25}};
+    ls_shape shape = {2, 1, 2};
     double x[4];
-    ls_oracle_pixels(pixels, 4, false, 0.1307, 0.3081, x);
+    ls_oracle_pixels(pixels, shape, &none, x);
     assert_true(x[0] == 0 && x[3] == 1 && x[1] == (double)(1.0F / 255.0F));
-    ls_oracle_pixels(pixels, 4, true, 0.1307, 0.3081, x);
+    ls_oracle_pixels(pixels, shape, &one, x);
     assert_true(x[2] == (double)((128.0F / 255.0F - 0.1307F) / 0.3081F));
+    ls_oracle_pixels(pixels, shape, &two, x);
+    assert_true(x[1] == (double)((1.0F / 255.0F - 0.1307F) / 0.3081F));
+    assert_true(x[2] == (double)((128.0F / 255.0F - 0.5F) / 0.25F));
+    ls_oracle_values(values, shape, &none, x);
+    assert_true(x[0] == -0.25 && x[2] == 128);
+    ls_oracle_values(values, shape, &two, x);
+    assert_true(x[0] == (double)((-0.25F - 0.1307F) / 0.3081F) && x[3] == 10);
 }
 
 int main(void) {

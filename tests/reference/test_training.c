@@ -122,11 +122,10 @@ static double train(ls_dtype dtype, size_t epochs, float *params) {
     ls_model model;
     char error[128];
     assert_int_equal(ls_model_resolve(ls_zoo_find("seed-conv"), &model, error, sizeof error), 0);
-    ls_trainer_options options = {
-        .replica = {.dtype = dtype, .max_batch = 16, .normalize = true, .mean = 0.1307, .std = 0.3081},
-        .lr = 0.01,
-        .momentum = 0.5,
-        .seed = 42};
+    ls_trainer_options options = {.replica = {.dtype = dtype, .max_batch = 16, .normalize = {1, {0.1307}, {0.3081}}},
+                                  .lr = 0.01,
+                                  .momentum = 0.5,
+                                  .seed = 42};
     ls_trainer *trainer = NULL;
     OK(ls_trainer_open(&model, &options, &trainer));
     ls_sampler sampler = {.count = data.count, .world = 1, .shuffle = true};

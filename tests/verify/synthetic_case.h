@@ -75,7 +75,7 @@ static inline void synthetic_local(synthetic *s, size_t step, size_t device, siz
     if (wrong_pixel < features) {
         s->pixels[wrong_pixel] ^= 1;
     }
-    ls_batch batch = {count, s->pixels, s->labels, local->indices};
+    ls_batch batch = {.count = count, .pixels = s->pixels, .labels = s->labels, .indices = local->indices};
     double denominator = (double)(c->reduction == LS_REDUCTION_MEAN ? count : ls_case_samples(c, step));
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
     assert_int_equal(cudaMemcpy(ls_replica_params(s->replica), params, synthetic_bytes(s), cudaMemcpyHostToDevice), 0);
@@ -208,12 +208,8 @@ static inline void synthetic_open(synthetic *s, const char *impl, const char *mo
     assert_int_equal(ls_dataset_open(run.data, LS_SPLIT_TRAIN, &s->data), LS_OK);
     assert_int_equal(ls_case_open(&run, ls_impl_find(impl), &s->data, SYNTHETIC_STEPS, &s->c), LS_OK);
     assert_int_equal(ls_oracle_cache_open(&s->oracle), LS_OK);
-    ls_replica_options options = {.dtype = dtype,
-                                  .max_batch = SYNTHETIC_BATCH,
-                                  .normalize = s->c.normalize,
-                                  .mean = s->c.mean,
-                                  .std = s->c.std,
-                                  .capture = true};
+    ls_replica_options options = {
+        .dtype = dtype, .max_batch = SYNTHETIC_BATCH, .normalize = s->c.normalize, .capture = true};
     assert_int_equal(cudaSetDevice(0), 0);
     assert_int_equal(ls_replica_open(&s->c.model, &options, &s->replica), LS_OK);
     s->velocity = calloc(1, synthetic_bytes(s));

@@ -1,0 +1,32 @@
+/* The data set of a run: its sampler, and whether its network fits it. */
+#include "impls/rank.h"
+
+ls_sampler ls_run_sampler(const ls_run *run, size_t count, size_t world, size_t rank) {
+    return (ls_sampler){.count = count,
+                        .world = world,
+                        .rank = rank,
+                        .shuffle = !run->no_shuffle,
+                        .drop_last = run->drop_last,
+                        .seed = run->seed};
+}
+
+ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *data) {
+    const ls_shape *input = &model->input;
+    bool shape = data->channels == input->channels && data->height == input->height && data->width == input->width;
+    if (data->target_count > 0) {
+        return ls_fail(
+            LS_BAD_INPUT,
+            "--data %s has samples of %zux%zux%zu with %zu float targets each, model %s takes %zux%zux%zu and "
+            "tells %zu classes apart: its loss needs labels",
+            run->data, data->channels, data->height, data->width, data->target_count, model->name, input->channels,
+            input->height, input->width, model->classes);
+    }
+    if (!shape || data->classes > model->classes) {
+        return ls_fail(LS_BAD_INPUT,
+                       "--data %s has samples of %zux%zux%zu in %zu classes, model %s takes %zux%zux%zu and tells %zu "
+                       "classes apart; choose a network that fits",
+                       run->data, data->channels, data->height, data->width, data->classes, model->name,
+                       input->channels, input->height, input->width, model->classes);
+    }
+    return LS_OK;
+}

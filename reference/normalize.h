@@ -1,0 +1,18 @@
+/* How inputs are normalised before they enter a network: torchvision's Normalize, a mean and a standard deviation for each
+ * channel. Plain data. */
+#ifndef LS_REFERENCE_NORMALIZE_H
+#define LS_REFERENCE_NORMALIZE_H
+
+#include <stddef.h>
+
+enum { LS_NORMALIZE_MAX_CHANNELS = 16 };
+
+/* channels 0: inputs stay as they are (pixels scaled to 0..1 only); 1: mean[0] and std[0] for every channel of an input;
+ * else one of each for each channel. Unused entries are 0, so that equal settings are equal bytes. std is above 0. */
+typedef struct ls_normalize {
+    size_t channels;
+    double mean[LS_NORMALIZE_MAX_CHANNELS];
+    double std[LS_NORMALIZE_MAX_CHANNELS];
+} ls_normalize;
+
+#endif

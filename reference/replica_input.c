@@ -1,0 +1,85 @@
+/* Batches onto the device. */
+#include "reference/replica_internal.h"
+
+_Static_assert((int)LS_INPUT_MAX_CHANNELS == (int)LS_NORMALIZE_MAX_CHANNELS, "a setting must fit the kernel's");
+
+/* The normalisation as the kernel takes it: float32. */
+static ls_input_scale input_scale(const ls_replica *replica) {
+    const ls_normalize *normalize = &replica->options.normalize;
+    const ls_shape *input = &replica->model->input;
+    ls_input_scale scale = {.channels = normalize->channels, .plane = input->height * input->width};
+    for (size_t c = 0; c < normalize->channels; c++) {
+        scale.mean[c] = (float)normalize->mean[c];
+        scale.std[c] = (float)normalize->std[c];
+    }
+    return scale;
+}
+
+/* Room for the targets of a full batch, made when the first ones come: most data sets have none. */
+static ls_rc reserve_targets(ls_replica *replica, size_t target_count) {
+    if (replica->targets != NULL && target_count == replica->target_count) {
+        return LS_OK;
+    }
+    void *memory = NULL;
+    LS_CUDA(cudaStreamSynchronize(replica->stream));
+    LS_CUDA(cudaFree(replica->targets));
+    replica->targets = NULL;
+    LS_CUDA(cudaMalloc(&memory, replica->options.max_batch * target_count * sizeof *replica->targets));
+    replica->targets = memory;
+    replica->target_count = target_count;
+    return LS_OK;
+}
+
+static ls_rc copy_answers(ls_replica *replica, const ls_batch *batch) {
+    size_t count = batch->count;
+    LS_CUDA(cudaMemcpyAsync(replica->labels, batch->labels, count * sizeof *batch->labels, cudaMemcpyHostToDevice,
+                            replica->stream));
+    if (batch->targets == NULL) {
+        return LS_OK;
+    }
+    LS_TRY(reserve_targets(replica, batch->target_count));
+    LS_CUDA(cudaMemcpyAsync(replica->targets, batch->targets, count * batch->target_count * sizeof *batch->targets,
+                            cudaMemcpyHostToDevice, replica->stream));
+    return LS_OK;
+}
+
+ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch) {
+    const ls_replica_options *options = &replica->options;
+    size_t features = ls_shape_features(replica->model->input), count = batch->count;
+    if (count > options->max_batch) {
+        return ls_fail(LS_BAD_INPUT, "batch of a replica: expected at most %zu samples, found %zu", options->max_batch,
+                       count);
+    }
+    if (count == 0) {
+        return LS_OK;
+    }
+    bool floats = batch->values != NULL;
+    const void *from = floats ? (const void *)batch->values : batch->pixels;
+    size_t bytes = count * features * (floats ? sizeof *batch->values : sizeof *batch->pixels);
+    LS_CUDA(cudaMemcpyAsync(replica->samples, from, bytes, cudaMemcpyHostToDevice, replica->stream));
+    LS_TRY(copy_answers(replica, batch));
+    ls_input_scale scale = input_scale(replica);
+    LS_CUDA(floats ? ls_kernel_input_values(replica->stream, options->dtype, replica->lanes, count, features,
+                                            replica->samples, &scale, replica->slots[0])
+                   : ls_kernel_input(replica->stream, options->dtype, replica->lanes, count, features, replica->samples,
+                                     &scale, replica->slots[0]));
+    return LS_OK;
+}
+
+ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch) {
+    LS_TRY(ls_replica_run_input(replica, batch));
+    replica->batch = batch->count;
+    return LS_OK;
+}
+
+ls_batch ls_batch_part(const ls_batch *batch, size_t features, size_t first, size_t count) {
+    return (ls_batch){
+        .count = count,
+        .pixels = batch->pixels != NULL ? batch->pixels + first * features : NULL,
+        .values = batch->values != NULL ? batch->values + first * features : NULL,
+        .labels = batch->labels + first,
+        .targets = batch->targets != NULL ? batch->targets + first * batch->target_count : NULL,
+        .target_count = batch->target_count,
+        .indices = batch->indices != NULL ? batch->indices + first : NULL,
+    };
+}
