@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "impls/buffers.h"
 #include "impls/rank_internal.h"
 
 ls_rc ls_rank_slice_open(const ls_dataset *test, size_t rank, size_t world, ls_rank_slice *out) {
@@ -36,6 +37,7 @@ ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *l
     size_t features = test->channels * test->height * test->width, replicas;
     ls_replica *replica = task->data->impl->replica(task->self, 0, &replicas);
     double sums[3] = {0, 0, (double)slice->samples.count};
+    LS_TRY(ls_buffers_share(task->data->impl, task->self, task->rank.rank, task->rank.world));
     /* in parts, so that the launcher sees progress */
     enum { PART = 4096 };
     for (size_t first = 0; first < slice->samples.count; first += PART) {

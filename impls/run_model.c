@@ -3,19 +3,14 @@
 
 #include "impls/chunk.h"
 #include "impls/rank.h"
+#include "impls/run_spec.h"
 
 ls_rc ls_run_model(const ls_run *run, ls_model *model, bool *normalize, double *mean, double *std) {
-    const ls_model_spec *spec = ls_zoo_find(run->model);
-    char error[256];
-    if (spec == NULL) {
-        return ls_fail(LS_BAD_INPUT, "unknown model '%s'; `lockstep info` lists the models", run->model);
-    }
-    if (ls_model_resolve(spec, model, error, sizeof error) != 0) {
-        return ls_fail(LS_BAD_INPUT, "model %s: %s", run->model, error);
-    }
-    *normalize = run->normalize_given ? run->normalize : spec->normalize;
-    *mean = run->normalize_given ? run->mean : spec->mean;
-    *std = run->normalize_given ? run->std : spec->std;
+    ls_model_spec spec;
+    LS_TRY(ls_run_resolve(run, &spec, model));
+    *normalize = run->normalize_given ? run->normalize : spec.normalize;
+    *mean = run->normalize_given ? run->mean : spec.mean;
+    *std = run->normalize_given ? run->std : spec.std;
     return LS_OK;
 }
 

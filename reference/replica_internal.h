@@ -20,6 +20,13 @@ struct ls_replica {
     void *params, *grads, *velocity; /* [param_count], ready order */
     bool velocity_started;
 
+    /* buffers and masks (replica_buffers.c) */
+    void *buffers;    /* [buffer_count] */
+    int64_t *tracked; /* [tracked_count] */
+    bool training;
+    uint64_t seed, step;
+    size_t rank;
+
     uint8_t *pixels; /* [max_batch][features] */
     int32_t *labels; /* [max_batch] */
     size_t batch;    /* samples of the batch last given */
@@ -59,6 +66,9 @@ ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch);
 ls_rc ls_replica_run_input(ls_replica *replica, size_t batch, const uint8_t *pixels, const int32_t *labels);
 /* What a layer gets in a forward pass. */
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch);
+
+ls_rc ls_replica_buffers_open(ls_replica *replica);
+void ls_replica_buffers_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */
 
 ls_rc ls_replica_capture_open(ls_replica *replica);
 void ls_replica_capture_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */
