@@ -34,7 +34,7 @@ static ls_rc parse(const char *text, const char *file, ls_model_spec *spec, char
         source = *from_file;
     }
     if (ls_spec_parse(source, spec, error, sizeof error) != 0) {
-        return ls_fail(LS_BAD_INPUT, "model%s%s: %s", file[0] != '\0' ? " " : "", file, error);
+        return ls_fail(LS_BAD_INPUT, "model %s: %s", file[0] != '\0' ? file : "custom", error);
     }
     return LS_OK;
 }

@@ -232,7 +232,9 @@ static int resolve_layer(const resolver *r, const ls_layer_spec *spec, ls_shape 
     }
     if (spec->kernel > size_limit || spec->stride > size_limit || spec->padding > size_limit ||
         spec->out > size_limit) {
-        return refuse(r, "size above the limit", size_limit);
+        size_t most = spec->kernel > spec->stride ? spec->kernel : spec->stride;
+        most = spec->padding > most ? spec->padding : most;
+        return refuse(r, "size above 2^28", spec->out > most ? spec->out : most);
     }
     if (resolve_kind(r, spec, layer) != 0) {
         return -1;
@@ -299,7 +301,10 @@ int ls_model_resolve(const ls_model_spec *spec, ls_model *out, char *error, size
         shape = out->layers[r.index].out;
     }
     if (shape.height != 1 || shape.width != 1 || shape.channels != spec->classes) {
-        return refuse_model("the last layer must give one value for each class", ls_shape_features(shape), error, size);
+        char what[96];
+        r.index--;
+        snprintf(what, sizeof what, "the last layer must give one value for each of %zu classes", spec->classes);
+        return refuse(&r, what, ls_shape_features(shape));
     }
     if (out->param_tensors == 0) {
         return refuse_model("a model needs at least one parameter", out->param_tensors, error, size);

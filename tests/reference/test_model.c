@@ -171,7 +171,8 @@ static void test_impossible_models(void **state) {
     assert_refused(SPEC({.kind = LS_LAYER_MAXPOOL, .kernel = 16}), "kernel of 1 to 15, found 16");
     assert_refused(SPEC({.kind = LS_LAYER_MAXPOOL, .kernel = 2, .padding = 1}), "no padding");
     assert_refused(SPEC(LINEAR(10)), "flatten first");
-    assert_refused(SPEC(FLATTEN, LINEAR(11)), "one value for each class, found 11");
+    assert_refused(SPEC(FLATTEN, LINEAR(11)),
+                   "layer 1 (linear fc): the last layer must give one value for each of 10 classes, found 11");
     assert_refused(SPEC(FLATTEN, LINEAR((size_t)1 << 27)), "parameter too large");
     assert_refused(SPEC({.kind = LS_LAYER_KIND_COUNT}), "unknown kind");
     assert_refused(&(ls_model_spec){.name = "m", .channels = 1, .height = 1, .width = 1, .classes = 10},
