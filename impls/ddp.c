@@ -53,6 +53,13 @@ static uint64_t fingerprint(const ddp *d) {
         hash = ls_hash(hash, param->shape, param->dims * sizeof param->shape[0]);
         hash = ls_hash(hash, &param->offset, sizeof param->offset);
     }
+    for (size_t i = 0; i < d->model->layer_count; i++) {
+        const ls_layer *l = &d->model->layers[i];
+        size_t sizes[] = {(size_t)l->kind, l->kernel, l->stride, l->padding};
+        double reals[] = {l->p, l->eps, l->momentum};
+        hash = ls_hash(hash, sizes, sizeof sizes);
+        hash = ls_hash(hash, reals, sizeof reals);
+    }
     for (size_t i = 0; i < d->plan.count; i++) {
         hash = ls_hash(hash, &d->plan.buckets[i].offset, sizeof d->plan.buckets[i].offset);
         hash = ls_hash(hash, &d->plan.buckets[i].count, sizeof d->plan.buckets[i].count);
