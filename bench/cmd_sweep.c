@@ -109,7 +109,7 @@ static void print_interval(const json_t *row, const char *key, int width, const 
 }
 
 static void print_row(const json_t *row) {
-    printf("%-7s %-9s %-8s %-8s %3lld %6lld %6lld", text_of(row, "scaling"), text_of(row, "model"),
+    printf("%-7s %-9.9s %-8s %-8s %3lld %6lld %6lld", text_of(row, "scaling"), text_of(row, "model"),
            text_of(row, "impl"), text_of(row, "ranks"), (long long)json_integer_value(json_object_get(row, "devices")),
            (long long)json_integer_value(json_object_get(row, "local_batch")),
            (long long)json_integer_value(json_object_get(row, "global_batch")));

@@ -39,8 +39,8 @@ static void show_progress(const session *s, size_t index) {
     const ls_run *run = &s->plan.points[index].run;
     double spent = seconds_since(&s->start);
     double left = index > 0 ? spent / (double)index * (double)(s->plan.count - index) : 0;
-    fprintf(stderr, "\r[%zu/%zu] %s, %zu devices, %s %s ... %.0f s, about %.0f s left\033[K", index + 1, s->plan.count,
-            run->impl, run->devices, run->model, ls_dtype_name(run->dtype), spent, left);
+    fprintf(stderr, "\r[%zu/%zu] %s, %zu devices, %.20s %s ... %.0f s, about %.0f s left\033[K", index + 1,
+            s->plan.count, run->impl, run->devices, run->model, ls_dtype_name(run->dtype), spent, left);
 }
 
 static void set_failed(ls_verify_result *result, const char *reason) {

@@ -6,6 +6,7 @@
 
 #include "impls/impl.h"
 #include "impls/launch.h"
+#include "impls/run_spec.h"
 
 static size_t largest(const size_t *values, size_t count) {
     size_t most = 0;
@@ -84,7 +85,7 @@ ls_rc ls_sweep_plan_make(const ls_options *options, ls_sweep_plan *out) {
         for (size_t t = 0; t < options->dtype_count; t++) {
             for (size_t s = 0; s < options->scaling_count; s++) {
                 ls_run run = options->run;
-                memcpy(run.model, options->models[m], sizeof run.model);
+                ls_run_use_model(options, m, &run);
                 run.dtype = options->dtypes[t];
                 ls_rc rc = add_implementations(options, &run, options->scaling[s], out);
                 if (rc != LS_OK) {

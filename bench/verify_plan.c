@@ -7,6 +7,7 @@
 #include "impls/impl.h"
 #include "impls/launch.h"
 #include "impls/rank.h"
+#include "impls/run_spec.h"
 
 static const ls_impl *baseline_impl(void) {
     return ls_impl_find("single");
@@ -24,7 +25,7 @@ static bool asked_for(const ls_options *options, const char *name) {
 /* A run of the options for verification: recorded, silent, not evaluated. */
 static ls_run plain_run(const ls_options *options, size_t model, size_t dtype) {
     ls_run run = options->run;
-    memcpy(run.model, options->models[model], sizeof run.model);
+    ls_run_use_model(options, model, &run);
     run.dtype = options->dtypes[dtype];
     run.log_every = 0;
     run.capture = true;

@@ -6,6 +6,7 @@
 
 #include "bench/results.h"
 #include "impls/impl.h"
+#include "impls/run_spec.h"
 
 static const ls_impl *impl_of(const ls_verify_point *point) {
     return ls_impl_find(point->run.impl);
@@ -62,14 +63,17 @@ void ls_verify_print_head(const ls_options *options, size_t cases) {
         " (small: the oracle computes every sample in plain C).\n"
         "`single` comes first on each global batch: its own error against the oracle scales the float32 bounds.\n"
         "Cells: observed/bound. samples, initial, bits: exact. reduction: largest error in units of u*mean|g|. oracle: "
-        "largest\nrelative error of a tensor's gradient. trajectory: that of its parameters after a step.\n\n");
-    printf("%-6s %-9s %3s %5s %-9s %-7s %-6s  %-9s %-9s %-9s %-10s %-15s %-15s %s\n", "impl", "ranks", "dev", "batch",
-           "model", "dtype", "bucket", "samples", "initial", "bits", "reduction", "oracle", "trajectory", "status");
+        "largest\nrelative error of a tensor's gradient. trajectory: that of its parameters after a step. masks: "
+        "dropout's "
+        "share kept, in standard deviations.\nbuffers: batchnorm's statistics, in units of the bound.\n\n");
+    printf("%-6s %-9s %3s %5s %-9s %-7s %-6s  %-9s %-9s %-9s %-9s %-10s %-15s %-15s %-15s %s\n", "impl", "ranks", "dev",
+           "batch", "model", "dtype", "bucket", "samples", "initial", "masks", "bits", "reduction", "oracle",
+           "trajectory", "buffers", "status");
 }
 
 /* Findings by the heading of their check; float64 and float32 share a column. */
 static void print_cells(const ls_verdict *verdict) {
-    static const int widths[] = {9, 9, 9, 10, 15, 15, 15};
+    static const int widths[] = {9, 9, 9, 9, 10, 15, 15, 15};
     for (size_t i = 0, column = 0; i < verdict->count; i++) {
         char text[48];
         measured(&verdict->findings[i], text, sizeof text);
@@ -88,8 +92,9 @@ void ls_verify_print_row(const ls_verify_point *point, const ls_verify_result *r
     char bucket[32];
     bucket_of(point, bucket, sizeof bucket);
     size_t batch = run->global_batch > 0 ? run->global_batch / run->devices : run->batch;
-    printf("%-6s %-9s %3zu %5zu %-9s %-7s %-6s ", run->impl, ranks_of(point), run->devices, batch, run->model,
-           ls_dtype_name(run->dtype), bucket);
+    char label[16];
+    printf("%-6s %-9s %3zu %5zu %-9s %-7s %-6s ", run->impl, ranks_of(point), run->devices, batch,
+           ls_run_model_label(run, label), ls_dtype_name(run->dtype), bucket);
     if (result->checked) {
         print_cells(&result->verdict);
     }

@@ -59,7 +59,9 @@ ls_rc ls_capture_write_reduced(FILE *file, const ls_model *model, ls_dtype dtype
     LS_TRY(write_bytes(file, &header, sizeof header));
     LS_TRY(write_bytes(file, record->params_before, bytes));
     LS_TRY(write_bytes(file, record->grads, bytes));
-    return write_bytes(file, record->params_after, bytes);
+    LS_TRY(write_bytes(file, record->params_after, bytes));
+    LS_TRY(write_bytes(file, record->buffers, model->buffer_count * ls_dtype_size(dtype)));
+    return write_bytes(file, record->tracked, model->tracked_count * sizeof *record->tracked);
 }
 
 static ls_rc fail_read(FILE *file, const char *what) {
@@ -133,14 +135,20 @@ ls_rc ls_capture_read_reduced(FILE *file, const ls_model *model, ls_dtype dtype,
     record->step = header.step;
     record->loss = header.loss;
     void **arrays[] = {&record->params_before, &record->grads, &record->params_after};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
-        ls_rc rc = read_array(file, model->param_count, ls_dtype_size(dtype), arrays[i]);
-        if (rc != LS_OK) {
-            ls_capture_free_reduced(record);
-            return rc;
-        }
+    ls_rc rc = LS_OK;
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0] && rc == LS_OK; i++) {
+        rc = read_array(file, model->param_count, ls_dtype_size(dtype), arrays[i]);
     }
-    return LS_OK;
+    if (rc == LS_OK) {
+        rc = read_array(file, model->buffer_count, ls_dtype_size(dtype), &record->buffers);
+    }
+    if (rc == LS_OK) {
+        rc = read_array(file, model->tracked_count, sizeof *record->tracked, &record->tracked);
+    }
+    if (rc != LS_OK) {
+        ls_capture_free_reduced(record);
+    }
+    return rc;
 }
 
 void ls_capture_free_local(ls_capture_local *record) {
@@ -154,5 +162,7 @@ void ls_capture_free_reduced(ls_capture_reduced *record) {
     free(record->params_before);
     free(record->grads);
     free(record->params_after);
+    free(record->buffers);
+    free(record->tracked);
     *record = (ls_capture_reduced){0};
 }

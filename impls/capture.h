@@ -26,7 +26,9 @@ typedef struct ls_capture_reduced {
     void *params_before; /* [param_count]: parameters that the step started from */
     void *grads;         /* reduced gradient */
     void *params_after;
-    double loss; /* mean over the rank's batch */
+    void *buffers;    /* [buffer_count] of dtype: of the rank's first device, after the step */
+    int64_t *tracked; /* [tracked_count] */
+    double loss;      /* mean over the rank's batch */
 } ls_capture_reduced;
 
 /* Appends a record. */

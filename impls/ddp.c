@@ -17,6 +17,7 @@
 #include "impls/table.h"
 #include "impls/thread_group.h"
 #include "reference/hash.h"
+#include "reference/replica_buffers.h"
 
 typedef struct ddp {
     ls_rank rank;
@@ -51,6 +52,13 @@ static uint64_t fingerprint(const ddp *d) {
         const ls_param *param = &d->model->params[i];
         hash = ls_hash(hash, param->shape, param->dims * sizeof param->shape[0]);
         hash = ls_hash(hash, &param->offset, sizeof param->offset);
+    }
+    for (size_t i = 0; i < d->model->layer_count; i++) {
+        const ls_layer *l = &d->model->layers[i];
+        size_t sizes[] = {(size_t)l->kind, l->kernel, l->stride, l->padding};
+        double reals[] = {l->p, l->eps, l->momentum};
+        hash = ls_hash(hash, sizes, sizeof sizes);
+        hash = ls_hash(hash, reals, sizeof reals);
     }
     for (size_t i = 0; i < d->plan.count; i++) {
         hash = ls_hash(hash, &d->plan.buckets[i].offset, sizeof d->plan.buckets[i].offset);
@@ -112,6 +120,7 @@ static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
 static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     LS_TRY(ls_setup_replica(run, d->model, d->rank.device, max_batch, &d->replica));
     d->compute = ls_replica_stream(d->replica);
+    ls_replica_set_masks(d->replica, run->seed, d->rank.rank);
     ls_bucket_plan_make(d->model, d->dtype, run->bucket_bytes, &d->plan);
     d->counters.buckets = d->plan.count;
     LS_CUDA(cudaStreamCreateWithFlags(&d->communication, cudaStreamNonBlocking));
@@ -238,9 +247,37 @@ static ls_rc backward(ddp *d) {
     return ls_ddp_watch_enqueued(&d->watch, d->communication);
 }
 
+/* Rank 0's buffers to all at the start of every forward pass after the first, as DDP does with broadcast_buffers: a rank
+ * keeps what its own samples add to them until the next step. On the compute stream, in order with this step's allreduces,
+ * which wait for gradients, and the last one's, which the update has waited for. */
+static ls_rc broadcast_buffers(void *self) {
+    ddp *d = self;
+    if (d->model->buffer_tensors == 0 || ls_replica_step(d->replica) == 0) {
+        return LS_OK;
+    }
+    void *values = ls_replica_buffers(d->replica);
+    int64_t *tracked = ls_replica_tracked(d->replica);
+    LS_TRY(ls_ddp_watch_begin(&d->watch));
+    ls_rc rc = ls_nccl_check(
+        ncclBroadcast(values, values, d->model->buffer_count, ls_dtype_nccl(d->dtype), 0, d->watch.comm, d->compute),
+        "ncclBroadcast", __FILE__, __LINE__);
+    if (rc == LS_OK) {
+        rc = ls_nccl_check(
+            ncclBroadcast(tracked, tracked, d->model->tracked_count, ncclInt64, 0, d->watch.comm, d->compute),
+            "ncclBroadcast", __FILE__, __LINE__);
+    }
+    ls_ddp_watch_end(&d->watch);
+    LS_TRY(rc);
+    d->counters.broadcasts += 2;
+    d->counters.broadcast_bytes +=
+        d->model->buffer_count * ls_dtype_size(d->dtype) + d->model->tracked_count * sizeof *tracked;
+    return ls_ddp_watch_enqueued(&d->watch, d->compute);
+}
+
 static ls_rc run_step(ddp *d, const ls_batch *batch) {
+    ls_hooks hooks = {.self = d, .before_forward = broadcast_buffers};
     LS_TRY(ls_replica_input(d->replica, batch));
-    LS_TRY(ls_replica_forward(d->replica, NULL));
+    LS_TRY(ls_replica_forward(d->replica, &hooks));
     LS_TRY(ls_replica_loss(d->replica, ls_setup_denominator(batch->count)));
     LS_TRY(backward(d));
     return ls_replica_sgd(d->replica, d->lr, d->momentum, d->weight_decay);

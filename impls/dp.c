@@ -19,6 +19,7 @@
 #include "impls/setup.h"
 #include "impls/table.h"
 #include "reference/loss.h"
+#include "reference/replica_buffers.h"
 
 /* One of the devices. */
 typedef struct device {
@@ -89,6 +90,9 @@ static ls_rc open_device(dp *d, const ls_run *run, const ls_model *model, size_t
     dev->id = id;
     LS_TRY(ls_setup_replica(run, model, id, chunk, &dev->replica));
     dev->stream = ls_replica_stream(dev->replica);
+    /* Each device draws masks of its own, and only the first one's buffers count: what the others add to theirs is lost, as in
+     * PyTorch, where replicas are made anew for every step. */
+    ls_replica_set_masks(dev->replica, run->seed, index);
     LS_CUDA(cudaMalloc(&dev->rows, chunk * d->classes * d->element));
     LS_CUDA(cudaEventCreateWithFlags(&dev->done, cudaEventDisableTiming));
     if (index > 0) {

@@ -15,6 +15,7 @@
 #include "impls/mpi_check.h"
 #include "impls/setup.h"
 #include "impls/table.h"
+#include "reference/replica_buffers.h"
 
 typedef struct mpi {
     ls_mpi_world world;
@@ -31,6 +32,8 @@ typedef struct mpi {
     size_t missing;                          /* gradients that this bucket still waits for */
     cudaEvent_t copied[LS_MODEL_MAX_PARAMS]; /* [plan.count]: the bucket has arrived on the host */
     void *host;                              /* pinned, [param_count] */
+    void *buffers;                           /* [buffer_count]; NULL without */
+    int64_t *tracked;                        /* [tracked_count]; NULL without */
 } mpi;
 
 static size_t mpi_ranks(size_t devices) {
@@ -83,12 +86,20 @@ static ls_rc broadcast_parameters(mpi *m, uint64_t seed) {
 static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
     LS_TRY(ls_setup_replica(run, m->model, m->device, max_batch, &m->replica));
     m->stream = ls_replica_stream(m->replica);
+    ls_replica_set_masks(m->replica, run->seed, m->world.rank);
     ls_bucket_plan_make(m->model, m->dtype, run->bucket_bytes, &m->plan);
     m->counters.buckets = m->plan.count;
     for (size_t i = 0; i < m->plan.count; i++) {
         LS_CUDA(cudaEventCreateWithFlags(&m->copied[i], cudaEventDisableTiming | cudaEventBlockingSync));
     }
     LS_CUDA(cudaMallocHost(&m->host, m->model->param_count * ls_dtype_size(m->dtype)));
+    if (m->model->buffer_tensors > 0) {
+        m->buffers = ls_calloc(m->model->buffer_count, ls_dtype_size(m->dtype), "buffers");
+        m->tracked = ls_calloc(m->model->tracked_count, sizeof *m->tracked, "buffers");
+        if (m->buffers == NULL || m->tracked == NULL) {
+            return LS_DEVICE_FAILED;
+        }
+    }
     return broadcast_parameters(m, run->seed);
 }
 
@@ -123,6 +134,8 @@ static void mpi_close(void *self) {
         (void)cudaStreamSynchronize(m->stream);
     }
     (void)cudaFreeHost(m->host);
+    free(m->buffers);
+    free(m->tracked);
     for (size_t i = 0; i < m->plan.count; i++) {
         if (m->copied[i] != NULL) {
             (void)cudaEventDestroy(m->copied[i]);
@@ -206,10 +219,26 @@ static ls_rc reduce(mpi *m) {
     return LS_OK;
 }
 
+/* Rank 0's buffers to all at the start of every forward pass after the first, as ddp. */
+static ls_rc broadcast_buffers(void *self) {
+    mpi *m = self;
+    if (m->model->buffer_tensors == 0 || ls_replica_step(m->replica) == 0) {
+        return LS_OK;
+    }
+    LS_TRY(ls_replica_read_buffers(m->replica, m->buffers, m->tracked));
+    /* at most 2^28 values a layer's: far below INT_MAX for all layers that fit into memory */
+    LS_MPI(MPI_Bcast(m->buffers, (int)m->model->buffer_count, mpi_type(m->dtype), 0, MPI_COMM_WORLD));
+    LS_MPI(MPI_Bcast(m->tracked, (int)m->model->tracked_count, MPI_INT64_T, 0, MPI_COMM_WORLD));
+    m->counters.broadcasts += 2;
+    m->counters.broadcast_bytes +=
+        m->model->buffer_count * ls_dtype_size(m->dtype) + m->model->tracked_count * sizeof *m->tracked;
+    return ls_replica_write_buffers(m->replica, m->buffers, m->tracked);
+}
+
 static ls_rc run_step(mpi *m, const ls_batch *batch) {
-    ls_hooks hooks = {.self = m, .grad_ready = grad_ready};
+    ls_hooks hooks = {.self = m, .before_forward = broadcast_buffers, .grad_ready = grad_ready};
     LS_TRY(ls_replica_input(m->replica, batch));
-    LS_TRY(ls_replica_forward(m->replica, NULL));
+    LS_TRY(ls_replica_forward(m->replica, &hooks));
     LS_TRY(ls_replica_loss(m->replica, ls_setup_denominator(batch->count)));
     m->next = 0;
     m->missing = bucket_tensors(&m->plan.buckets[0]);

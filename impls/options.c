@@ -20,8 +20,8 @@ const ls_option ls_option_table[] = {
      1024},
     {"--ranks", "processes|threads", RUNS, "what a rank of ddp is; verify and sweep take both as a list",
      ls_option_parse_ranks, ls_option_format_ranks, 0, 0, 0},
-    {"--model", "NAME,...|all", RUNS, "networks: seed-cnn, seed-conv", ls_option_parse_models, ls_option_format_text,
-     RUN(model), 0, 0},
+    {"--model", "NAME|SPEC|FILE,...|all", RUNS, "networks: seed-cnn, seed-conv, a spec or its file",
+     ls_option_parse_models, ls_option_format_text, RUN(model), 0, 0},
     {"--data", "SOURCE", RUNS,
      "fashion-mnist[:DIR], mnist:DIR, cifar10:DIR, idx:DIR, raw:FILE or synthetic[:N]; see lockstep data",
      ls_option_parse_data, ls_option_format_text, RUN(data), 0, 0},
@@ -233,7 +233,7 @@ void ls_options_print_help(unsigned command) {
         snprintf(name, sizeof name, "%s %s", option->flag, option->argument != NULL ? option->argument : "");
         printf("  %-30s %s", name, option->help);
         if (option->format != NULL) {
-            char value[LS_PATH_SIZE];
+            char value[LS_MODEL_TEXT_SIZE];
             option->format(option, &options.run, value, sizeof value);
             if (value[0] != '\0') {
                 printf(" [%s]", value);
@@ -251,7 +251,7 @@ static bool must_say(const ls_option *option, unsigned command, const ls_run *ru
     if ((option->commands & command) == 0 || option->format == NULL) {
         return false;
     }
-    char usual[LS_PATH_SIZE];
+    char usual[LS_MODEL_TEXT_SIZE];
     option->format(option, defaults, usual, sizeof usual);
     option->format(option, run, value, size);
     bool said = strcmp(value, usual) != 0;
@@ -280,7 +280,7 @@ char **ls_options_argv(const char *program, unsigned command, const ls_run *run)
     }
     char *text = (char *)(words + WORDS), *end = text + BYTES;
     size_t count = 0;
-    char value[LS_PATH_SIZE];
+    char value[LS_MODEL_TEXT_SIZE];
     ls_options defaults;
     if (set_command_defaults(command, &defaults) != LS_OK) {
         free(words);

@@ -28,7 +28,8 @@ typedef struct ls_options {
     size_t devices[LS_MAX_LIST];
     bool devices_given; /* false: the command's default, of which only what is present counts */
     size_t model_count;
-    char models[LS_MAX_LIST][LS_PATH_SIZE];
+    char models[LS_MAX_LIST][LS_MODEL_TEXT_SIZE];
+    char model_files[LS_MAX_LIST][LS_PATH_SIZE]; /* see ls_run.model_file */
     size_t dtype_count;
     ls_dtype dtypes[2];
     size_t bucket_count;

@@ -7,6 +7,7 @@
 
 #include "impls/impl.h"
 #include "impls/options_table.h"
+#include "impls/run_spec.h"
 #include "reference/dataset.h"
 #include "reference/model.h"
 
@@ -108,7 +109,7 @@ ls_rc ls_option_parse_data(const ls_option *option, const char *value, ls_option
 /* Cuts the next member off a comma-separated list. Returns false at the end. */
 typedef struct member_list {
     const char *at;
-    char member[LS_PATH_SIZE];
+    char member[LS_MODEL_TEXT_SIZE];
 } member_list;
 
 static bool list_next(member_list *list) {
@@ -193,24 +194,17 @@ ls_rc ls_option_parse_devices(const ls_option *option, const char *value, ls_opt
 }
 
 static ls_rc add_model(const ls_option *option, const char *name, ls_options *options) {
-    if (ls_zoo_find(name) == NULL) {
-        char known[256] = "";
-        for (size_t i = 0; ls_zoo[i] != NULL; i++) {
-            size_t at = strlen(known);
-            snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "", ls_zoo[i]->name);
-        }
-        return ls_fail(LS_BAD_INPUT, "option '%s': '%s' is not a network; expected %s or all", option->flag, name,
-                       known);
-    }
-    for (size_t i = 0; i < options->model_count; i++) {
-        if (strcmp(options->models[i], name) == 0) {
-            return given_twice(option, name);
-        }
-    }
     if (options->model_count == LS_MAX_LIST) {
         return too_many(option);
     }
-    snprintf(options->models[options->model_count++], sizeof options->models[0], "%s", name);
+    char *text = options->models[options->model_count];
+    LS_TRY(ls_run_read_model(name, text, options->model_files[options->model_count]));
+    for (size_t i = 0; i < options->model_count; i++) {
+        if (strcmp(options->models[i], text) == 0) {
+            return given_twice(option, name);
+        }
+    }
+    options->model_count++;
     return LS_OK;
 }
 
@@ -225,7 +219,7 @@ ls_rc ls_option_parse_models(const ls_option *option, const char *value, ls_opti
             LS_TRY(add_model(option, members.member, options));
         }
     }
-    memcpy(options->run.model, options->models[0], sizeof options->run.model);
+    ls_run_use_model(options, 0, &options->run);
     return LS_OK;
 }
 

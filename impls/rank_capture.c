@@ -7,6 +7,7 @@
 #include "impls/capture.h"
 #include "impls/chunk.h"
 #include "impls/rank_internal.h"
+#include "reference/replica_buffers.h"
 
 struct ls_rank_capture {
     ls_rank_task *task;
@@ -58,9 +59,11 @@ ls_rc ls_rank_capture_open(ls_rank_task *task, ls_rank_capture **out) {
     capture->side.params_before = ls_calloc(model->param_count, element, "captures");
     capture->side.grads = ls_calloc(model->param_count, element, "captures");
     capture->side.params_after = ls_calloc(model->param_count, element, "captures");
+    capture->side.buffers = ls_calloc(model->buffer_count, element, "captures");
+    capture->side.tracked = ls_calloc(model->tracked_count, sizeof *capture->side.tracked, "captures");
     bool whole = capture->local != NULL && capture->grads != NULL && capture->decisions != NULL &&
                  capture->side.params_before != NULL && capture->side.grads != NULL &&
-                 capture->side.params_after != NULL;
+                 capture->side.params_after != NULL && capture->side.buffers != NULL && capture->side.tracked != NULL;
     return whole ? open_files(capture) : LS_DEVICE_FAILED;
 }
 
@@ -136,6 +139,9 @@ ls_rc ls_rank_capture_after(ls_rank_capture *capture, const ls_batch *batch) {
     LS_TRY(data->impl->gradients(task->self, capture->side.grads));
     LS_TRY(data->impl->parameters(task->self, capture->side.params_after));
     LS_TRY(data->impl->loss(task->self, &capture->side.loss));
+    size_t replicas;
+    LS_TRY(ls_replica_read_buffers(data->impl->replica(task->self, 0, &replicas), capture->side.buffers,
+                                   capture->side.tracked));
     LS_TRY(ls_capture_write_reduced(capture->reduced, &data->model, data->run->dtype, &capture->side));
     return flush(capture->reduced);
 }

@@ -1,6 +1,7 @@
 /* Test accuracy over all ranks: disjoint slices, no padding, so every sample counts once. */
 #include <stdlib.h>
 
+#include "impls/buffers.h"
 #include "impls/rank_internal.h"
 
 static ls_rc slice_allocate(const ls_dataset *test, size_t count, ls_samples *out) {
@@ -61,6 +62,7 @@ ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *l
     size_t features = ls_dataset_features(test), replicas;
     ls_replica *replica = task->data->impl->replica(task->self, 0, &replicas);
     double sums[3] = {0, 0, (double)slice->samples.count};
+    LS_TRY(ls_buffers_share(task->data->impl, task->self, task->rank.rank, task->rank.world));
     /* in parts, so that the launcher sees progress */
     enum { PART = 4096 };
     for (size_t first = 0; first < slice->samples.count; first += PART) {

@@ -5,6 +5,7 @@
 
 #include "impls/rank.h"
 #include "impls/rank_internal.h"
+#include "impls/run_spec.h"
 #include "reference/batcher.h"
 #include "reference/hash.h"
 #include "reference/safetensors.h"
@@ -165,8 +166,8 @@ static size_t epoch_limit(const ls_run *run) {
     if (run->epochs != 0) {
         return run->epochs;
     }
-    const ls_model_spec *spec = ls_zoo_find(run->model);
-    return run->steps != SIZE_MAX || spec == NULL ? SIZE_MAX : spec->epochs;
+    ls_model_spec spec;
+    return run->steps != SIZE_MAX || ls_run_spec(run, &spec) != LS_OK ? SIZE_MAX : spec.epochs;
 }
 
 static ls_rc train(loop *l) {

@@ -10,15 +10,16 @@
 #include "gpu/base/dtype.h"
 #include "reference/normalize.h"
 
-enum { LS_PATH_SIZE = 1024 };
+enum { LS_PATH_SIZE = 1024, LS_MODEL_TEXT_SIZE = 2048 };
 
 typedef enum ls_rank_kind { LS_RANKS_PROCESSES = 0, LS_RANKS_THREADS = 1 } ls_rank_kind;
 
 typedef struct ls_run {
     char impl[16];
     size_t devices;
-    ls_rank_kind ranks; /* ddp only */
-    char model[LS_PATH_SIZE];
+    ls_rank_kind ranks;             /* ddp only */
+    char model[LS_MODEL_TEXT_SIZE]; /* a name of the zoo, or the spec of a network (reference/spec.h) in one line */
+    char model_file[LS_PATH_SIZE];  /* the file that the spec came from, for error lines; empty: none */
     char data[LS_PATH_SIZE];
     bool normalize_given; /* false: the model's own default */
     ls_normalize normalize;

@@ -3,17 +3,12 @@
 
 #include "impls/chunk.h"
 #include "impls/rank.h"
+#include "impls/run_spec.h"
 
 ls_rc ls_run_model(const ls_run *run, ls_model *model, ls_normalize *normalize) {
-    const ls_model_spec *spec = ls_zoo_find(run->model);
-    char error[256];
-    if (spec == NULL) {
-        return ls_fail(LS_BAD_INPUT, "unknown model '%s'; `lockstep info` lists the models", run->model);
-    }
-    if (ls_model_resolve(spec, model, error, sizeof error) != 0) {
-        return ls_fail(LS_BAD_INPUT, "model %s: %s", run->model, error);
-    }
-    *normalize = run->normalize_given ? run->normalize : spec->normalize;
+    ls_model_spec spec;
+    LS_TRY(ls_run_resolve(run, &spec, model));
+    *normalize = run->normalize_given ? run->normalize : spec.normalize;
     if (normalize->channels > 1 && normalize->channels != model->input.channels) {
         return ls_fail(LS_BAD_INPUT,
                        "--normalize: expected one MEAN,STD for all channels or one for each of the %zu channels of the "

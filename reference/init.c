@@ -8,6 +8,12 @@ void ls_model_init(const ls_model *model, uint64_t seed, float *flat) {
     ls_mt19937_seed(&rng, seed);
     for (size_t p = 0; p < model->param_tensors; p++) {
         const ls_param *param = &model->params[p];
+        if (param->fan_in == 0) { /* batchnorm */
+            for (size_t i = 0; i < param->count; i++) {
+                flat[param->offset + i] = p == model->layers[param->layer].weight ? 1.0F : 0.0F;
+            }
+            continue;
+        }
         /* torch computes the bound of a weight as sqrt(3)*gain/sqrt(fan_in) with gain = sqrt(2/(1+5)) and that of a bias
          * as 1/sqrt(fan_in), both in double; the products may differ in the last bit of a double, so keep both. */
         double fan_in = (double)param->fan_in;
@@ -16,6 +22,20 @@ void ls_model_init(const ls_model *model, uint64_t seed, float *flat) {
             weight ? sqrt(3.0) * (sqrt(2.0 / (1.0 + sqrt(5.0) * sqrt(5.0))) / sqrt(fan_in)) : 1.0 / sqrt(fan_in);
         for (size_t i = 0; i < param->count; i++) {
             flat[param->offset + i] = ls_mt19937_uniform(&rng, (float)-bound, (float)bound);
+        }
+    }
+}
+
+void ls_model_init_buffers(const ls_model *model, float *values, int64_t *tracked) {
+    for (size_t b = 0; b < model->buffer_tensors; b++) {
+        const ls_buffer *buffer = &model->buffers[b];
+        if (buffer->is_count) {
+            tracked[buffer->offset] = 0;
+            continue;
+        }
+        bool mean = b == model->layers[buffer->layer].buffer;
+        for (size_t i = 0; i < buffer->count; i++) {
+            values[buffer->offset + i] = mean ? 0.0F : 1.0F;
         }
     }
 }

@@ -6,7 +6,12 @@
 static const char *const kind_names[LS_LAYER_KIND_COUNT] = {
     [LS_LAYER_CONV] = "conv",       [LS_LAYER_MAXPOOL] = "maxpool", [LS_LAYER_RELU] = "relu",
     [LS_LAYER_FLATTEN] = "flatten", [LS_LAYER_LINEAR] = "linear",   [LS_LAYER_LOG_SOFTMAX] = "log-softmax",
+    [LS_LAYER_AVGPOOL] = "avgpool", [LS_LAYER_DROPOUT] = "dropout", [LS_LAYER_BATCHNORM] = "batchnorm",
 };
+
+const char *ls_layer_kind_name(ls_layer_kind kind) {
+    return kind_names[kind];
+}
 
 /* The most values of a sample at any layer and the most elements of a parameter: far above any model of the zoo, and low
  * enough that no product of sizes overflows. */
@@ -15,6 +20,7 @@ static const size_t size_limit = (size_t)1 << 28;
 /* What resolve carries from layer to layer. */
 typedef struct resolver {
     ls_model *model;
+    const ls_model_spec *spec;
     char *error;
     size_t size;
     size_t index; /* of the layer under way */
@@ -22,8 +28,15 @@ typedef struct resolver {
 
 static int refuse(const resolver *r, const char *what, size_t found) {
     const ls_layer *layer = &r->model->layers[r->index];
-    snprintf(r->error, r->size, "model %s: layer %zu (%s): %s, found %zu (input %zux%zux%zu)", r->model->name, r->index,
-             layer->name, what, found, layer->in.channels, layer->in.height, layer->in.width);
+    const ls_layer_spec *spec = &r->spec->layers[r->index];
+    char place[64] = "";
+    if (spec->line > 0) {
+        snprintf(place, sizeof place, "line %zu, column %zu: ", spec->line, spec->column);
+    }
+    bool known = (unsigned)spec->kind < LS_LAYER_KIND_COUNT;
+    snprintf(r->error, r->size, "%slayer %zu (%s %s): %s, found %zu (input %zux%zux%zu)", place, r->index,
+             known ? kind_names[spec->kind] : "?", layer->name, what, found, layer->in.channels, layer->in.height,
+             layer->in.width);
     return -1;
 }
 
@@ -54,6 +67,34 @@ static int add_param(const resolver *r, const char *role, size_t dims, const siz
     return 0;
 }
 
+static int add_weights(const resolver *r, const ls_layer_spec *spec, ls_layer *layer, size_t dims, const size_t *shape,
+                       size_t fan_in) {
+    if (add_param(r, "weight", dims, shape, fan_in, &layer->weight) != 0) {
+        return -1;
+    }
+    return spec->no_bias ? 0 : add_param(r, "bias", 1, shape, fan_in, &layer->bias);
+}
+
+/* Adds a buffer in registration order. */
+static int add_buffer(const resolver *r, const char *role, size_t count, bool is_count) {
+    ls_model *model = r->model;
+    ls_buffer *buffer = &model->buffers[model->buffer_tensors]; /* at most three a layer */
+    size_t *end = is_count ? &model->tracked_count : &model->buffer_count;
+    buffer->count = count;
+    buffer->offset = *end;
+    buffer->layer = r->index;
+    buffer->is_count = is_count;
+    char layer[LS_NAME_SIZE];
+    memcpy(layer, model->layers[r->index].name, sizeof layer);
+    int used = snprintf(buffer->name, sizeof buffer->name, "%s.%s", layer, role);
+    if (used < 0 || (size_t)used >= sizeof buffer->name) {
+        return refuse(r, "name too long for a buffer", (size_t)used);
+    }
+    model->buffer_tensors++;
+    *end += count;
+    return 0;
+}
+
 /* Side of a window's output, or 0 when the window does not fit. */
 static size_t window_out(size_t in, size_t kernel, size_t stride, size_t padding) {
     size_t padded = in + 2 * padding;
@@ -78,19 +119,20 @@ static int resolve_conv(const resolver *r, const ls_layer_spec *spec, ls_layer *
     }
     size_t fan_in = layer->in.channels * spec->kernel * spec->kernel;
     size_t weight[] = {spec->out, layer->in.channels, spec->kernel, spec->kernel};
-    if (add_param(r, "weight", 4, weight, fan_in, &layer->weight) != 0) {
-        return -1;
-    }
-    return add_param(r, "bias", 1, weight, fan_in, &layer->bias);
+    return add_weights(r, spec, layer, 4, weight, fan_in);
 }
 
-static int resolve_maxpool(const resolver *r, const ls_layer_spec *spec, ls_layer *layer) {
+static int resolve_pool(const resolver *r, const ls_layer_spec *spec, ls_layer *layer) {
     layer->stride = spec->stride == 0 ? spec->kernel : spec->stride;
-    if (spec->kernel == 0 || spec->kernel > 15) { /* the index of a window is one byte */
+    bool chooses = spec->kind == LS_LAYER_MAXPOOL;
+    if (chooses && (spec->kernel == 0 || spec->kernel > 15)) { /* the index of a window is one byte */
         return refuse(r, "maxpool needs a kernel of 1 to 15", spec->kernel);
     }
+    if (spec->kernel == 0) {
+        return refuse(r, "avgpool needs a kernel of at least 1", spec->kernel);
+    }
     if (spec->padding != 0) {
-        return refuse(r, "maxpool has no padding", spec->padding);
+        return refuse(r, chooses ? "maxpool has no padding" : "avgpool has no padding", spec->padding);
     }
     layer->out = (ls_shape){.channels = layer->in.channels,
                             .height = window_out(layer->in.height, spec->kernel, layer->stride, 0),
@@ -98,8 +140,38 @@ static int resolve_maxpool(const resolver *r, const ls_layer_spec *spec, ls_laye
     if (layer->out.height == 0 || layer->out.width == 0) {
         return refuse(r, "kernel does not fit into the input", spec->kernel);
     }
-    layer->decisions = ls_shape_features(layer->out);
+    layer->decisions = chooses ? ls_shape_features(layer->out) : 0;
     return 0;
+}
+
+static int resolve_dropout(const resolver *r, const ls_layer_spec *spec, ls_layer *layer) {
+    if (!(spec->p >= 0) || spec->p >= 1) {
+        return refuse(r, "dropout needs a share of at least 0 and below 1; in thousandths",
+                      spec->p > 0 ? (size_t)(spec->p * 1000) : 0);
+    }
+    layer->p = spec->p;
+    layer->decisions = ls_shape_features(layer->in);
+    return 0;
+}
+
+/* A channel's statistics go over samples and positions; after flatten or a linear layer a feature is a channel. */
+static int resolve_batchnorm(const resolver *r, const ls_layer_spec *spec, ls_layer *layer) {
+    layer->eps = spec->eps == 0 ? 1e-5 : spec->eps;
+    layer->momentum = spec->momentum == 0 ? 0.1 : spec->momentum;
+    if (!(layer->eps > 0) || !(layer->momentum > 0) || layer->momentum > 1) {
+        return refuse(r, "batchnorm needs an eps above 0 and a momentum above 0 and at most 1; momentum in thousandths",
+                      layer->momentum > 0 ? (size_t)(layer->momentum * 1000) : 0);
+    }
+    size_t channels = layer->in.channels;
+    if (add_param(r, "weight", 1, &channels, 0, &layer->weight) != 0 ||
+        add_param(r, "bias", 1, &channels, 0, &layer->bias) != 0) {
+        return -1;
+    }
+    layer->buffer = r->model->buffer_tensors;
+    if (add_buffer(r, "running_mean", channels, false) != 0 || add_buffer(r, "running_var", channels, false) != 0) {
+        return -1;
+    }
+    return add_buffer(r, "num_batches_tracked", 1, true);
 }
 
 static int resolve_linear(const resolver *r, const ls_layer_spec *spec, ls_layer *layer) {
@@ -111,10 +183,7 @@ static int resolve_linear(const resolver *r, const ls_layer_spec *spec, ls_layer
     }
     layer->out = (ls_shape){.channels = spec->out, .height = 1, .width = 1};
     size_t weight[] = {spec->out, layer->in.channels};
-    if (add_param(r, "weight", 2, weight, layer->in.channels, &layer->weight) != 0) {
-        return -1;
-    }
-    return add_param(r, "bias", 1, weight, layer->in.channels, &layer->bias);
+    return add_weights(r, spec, layer, 2, weight, layer->in.channels);
 }
 
 /* Fills a layer's output shape, parameters and decisions from its spec and input shape. */
@@ -124,7 +193,12 @@ static int resolve_kind(const resolver *r, const ls_layer_spec *spec, ls_layer *
     case LS_LAYER_CONV:
         return resolve_conv(r, spec, layer);
     case LS_LAYER_MAXPOOL:
-        return resolve_maxpool(r, spec, layer);
+    case LS_LAYER_AVGPOOL:
+        return resolve_pool(r, spec, layer);
+    case LS_LAYER_DROPOUT:
+        return resolve_dropout(r, spec, layer);
+    case LS_LAYER_BATCHNORM:
+        return resolve_batchnorm(r, spec, layer);
     case LS_LAYER_RELU:
         layer->decisions = ls_shape_features(layer->in);
         return 0;
@@ -146,16 +220,21 @@ static int resolve_kind(const resolver *r, const ls_layer_spec *spec, ls_layer *
 
 static int resolve_layer(const resolver *r, const ls_layer_spec *spec, ls_shape in) {
     ls_layer *layer = &r->model->layers[r->index];
-    *layer = (ls_layer){.kind = spec->kind, .in = in, .kernel = spec->kernel, .weight = SIZE_MAX, .bias = SIZE_MAX};
-    bool known = (unsigned)spec->kind < LS_LAYER_KIND_COUNT;
-    if (spec->name != NULL) {
-        snprintf(layer->name, sizeof layer->name, "%s", spec->name);
+    layer->kind = spec->kind; /* the rest is zeroed */
+    layer->in = in;
+    layer->kernel = spec->kernel;
+    layer->weight = layer->bias = layer->buffer = SIZE_MAX;
+    if (spec->name[0] != '\0') {
+        memcpy(layer->name, spec->name, sizeof layer->name);
+        layer->name[sizeof layer->name - 1] = '\0';
     } else {
-        snprintf(layer->name, sizeof layer->name, "%s%zu", known ? kind_names[spec->kind] : "layer", r->index);
+        snprintf(layer->name, sizeof layer->name, "%zu", r->index);
     }
     if (spec->kernel > size_limit || spec->stride > size_limit || spec->padding > size_limit ||
         spec->out > size_limit) {
-        return refuse(r, "size above the limit", size_limit);
+        size_t most = spec->kernel > spec->stride ? spec->kernel : spec->stride;
+        most = spec->padding > most ? spec->padding : most;
+        return refuse(r, "size above 2^28", spec->out > most ? spec->out : most);
     }
     if (resolve_kind(r, spec, layer) != 0) {
         return -1;
@@ -170,7 +249,7 @@ static int resolve_layer(const resolver *r, const ls_layer_spec *spec, ls_shape 
 }
 
 /* Backward goes from the last layer to the first; a linear layer makes its bias gradient before its weight gradient, a
- * convolution the weight gradient first, as autograd's nodes do in PyTorch. */
+ * convolution and batchnorm the weight gradient first, as autograd's nodes do in PyTorch. */
 static void order_ready(ls_model *model) {
     size_t position = 0;
     for (size_t i = model->layer_count; i-- > 0;) {
@@ -178,9 +257,14 @@ static void order_ready(ls_model *model) {
         if (layer->weight == SIZE_MAX) {
             continue;
         }
+        size_t both[] = {layer->weight, layer->bias};
         bool bias_first = layer->kind == LS_LAYER_LINEAR;
-        model->ready[position++] = bias_first ? layer->bias : layer->weight;
-        model->ready[position++] = bias_first ? layer->weight : layer->bias;
+        for (size_t k = 0; k < 2; k++) {
+            size_t param = both[bias_first ? 1 - k : k];
+            if (param != SIZE_MAX) {
+                model->ready[position++] = param;
+            }
+        }
     }
     size_t offset = 0;
     for (size_t k = 0; k < model->param_tensors; k++) {
@@ -190,25 +274,25 @@ static void order_ready(ls_model *model) {
     }
 }
 
-static int refuse_model(const char *name, const char *what, size_t found, char *error, size_t size) {
-    snprintf(error, size, "model %s: %s, found %zu", name, what, found);
+static int refuse_model(const char *what, size_t found, char *error, size_t size) {
+    snprintf(error, size, "%s, found %zu", what, found);
     return -1;
 }
 
 int ls_model_resolve(const ls_model_spec *spec, ls_model *out, char *error, size_t size) {
-    *out = (ls_model){.input = {.channels = spec->channels, .height = spec->height, .width = spec->width},
-                      .classes = spec->classes,
-                      .layer_count = spec->layer_count};
+    memset(out, 0, sizeof *out); /* padding too: equal models have equal bytes */
+    out->input = (ls_shape){.channels = spec->channels, .height = spec->height, .width = spec->width};
+    out->classes = spec->classes;
+    out->layer_count = spec->layer_count;
     snprintf(out->name, sizeof out->name, "%s", spec->name);
-    size_t max_layers = sizeof spec->layers / sizeof spec->layers[0];
-    if (spec->layer_count == 0 || spec->layer_count > max_layers) {
-        return refuse_model(out->name, "a model needs 1 to 16 layers", spec->layer_count, error, size);
+    if (spec->layer_count == 0 || spec->layer_count > LS_MODEL_MAX_LAYERS) {
+        return refuse_model("a model needs 1 to 64 layers", spec->layer_count, error, size);
     }
     if (spec->channels == 0 || spec->height == 0 || spec->width == 0 || spec->height > size_limit ||
         spec->width > size_limit || spec->channels > size_limit / spec->height / spec->width) {
-        return refuse_model(out->name, "input empty or too large, channels", spec->channels, error, size);
+        return refuse_model("input empty or too large, channels", spec->channels, error, size);
     }
-    resolver r = {.model = out, .error = error, .size = size};
+    resolver r = {.model = out, .spec = spec, .error = error, .size = size};
     ls_shape shape = out->input;
     for (r.index = 0; r.index < spec->layer_count; r.index++) {
         if (resolve_layer(&r, &spec->layers[r.index], shape) != 0) {
@@ -217,14 +301,20 @@ int ls_model_resolve(const ls_model_spec *spec, ls_model *out, char *error, size
         shape = out->layers[r.index].out;
     }
     if (shape.height != 1 || shape.width != 1 || shape.channels != spec->classes) {
-        return refuse_model(out->name, "the last layer must give one value for each class", ls_shape_features(shape),
-                            error, size);
+        char what[96];
+        r.index--;
+        snprintf(what, sizeof what, "the last layer must give one value for each of %zu classes", spec->classes);
+        return refuse(&r, what, ls_shape_features(shape));
     }
     if (out->param_tensors == 0) {
-        return refuse_model(out->name, "a model needs at least one parameter", out->param_tensors, error, size);
+        return refuse_model("a model needs at least one parameter", out->param_tensors, error, size);
     }
     order_ready(out);
     return 0;
+}
+
+size_t ls_layer_params(const ls_layer *layer) {
+    return (layer->weight != SIZE_MAX ? 1 : 0) + (layer->bias != SIZE_MAX ? 1 : 0);
 }
 
 size_t ls_model_ready_position(const ls_model *model, size_t param) {

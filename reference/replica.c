@@ -95,6 +95,7 @@ static ls_rc open_all(ls_replica *replica) {
     LS_TRY(allocate_flat(replica));
     LS_TRY(allocate_slots(replica));
     LS_TRY(allocate_samples(replica));
+    LS_TRY(ls_replica_buffers_open(replica));
     LS_TRY(open_layers(replica));
     LS_TRY(ls_loss_open(options->dtype, model->classes, options->max_batch, replica->stream, &replica->loss));
     LS_TRY(ls_loss_open(options->dtype, model->classes, options->max_batch, replica->stream, &replica->test_loss));
@@ -165,6 +166,7 @@ void ls_replica_close(ls_replica *replica) {
     ls_loss_close(replica->test_loss);
     close_layers(replica, &rc);
     close_buffers(replica, &rc);
+    ls_replica_buffers_close(replica, &rc);
     if (replica->math != NULL) {
         ls_math_close(replica->math);
     }

@@ -20,7 +20,14 @@ struct ls_replica {
     void *params, *grads, *velocity; /* [param_count], ready order */
     bool velocity_started;
 
-    void *samples;   /* [max_batch][features] of bytes or of floats, as the last batch's */
+    void *samples; /* [max_batch][features] of bytes or of floats, as the last batch's */
+    /* buffers and masks (replica_buffers.c) */
+    void *buffers;    /* [buffer_count] */
+    int64_t *tracked; /* [tracked_count] */
+    bool training;
+    uint64_t seed, step;
+    size_t rank;
+
     int32_t *labels; /* [max_batch] */
     float *targets;  /* [max_batch][target_count]; NULL until a batch has some */
     size_t target_count;
@@ -61,6 +68,9 @@ ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch);
 ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch);
 /* What a layer gets in a forward pass. */
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch);
+
+ls_rc ls_replica_buffers_open(ls_replica *replica);
+void ls_replica_buffers_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */
 
 ls_rc ls_replica_capture_open(ls_replica *replica);
 void ls_replica_capture_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */

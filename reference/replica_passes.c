@@ -9,14 +9,27 @@ ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t ba
                           .batch = batch,
                           .x = replica->slots[replica->slot_of[layer]],
                           .y = replica->slots[replica->slot_of[layer + 1]],
+                          .training = replica->training,
+                          .seed = replica->seed,
+                          .step = replica->step,
+                          .rank = replica->rank,
+                          .layer = layer,
                           .index = replica->index[layer]};
     if (l->weight != SIZE_MAX) {
         size_t weight = replica->model->params[l->weight].offset;
-        size_t bias = replica->model->params[l->bias].offset;
         pass.weight = ls_replica_at(replica, replica->params, weight);
-        pass.bias = ls_replica_at(replica, replica->params, bias);
         pass.dweight = ls_replica_at(replica, replica->grads, weight);
+    }
+    if (l->bias != SIZE_MAX) {
+        size_t bias = replica->model->params[l->bias].offset;
+        pass.bias = ls_replica_at(replica, replica->params, bias);
         pass.dbias = ls_replica_at(replica, replica->grads, bias);
+    }
+    if (l->buffer != SIZE_MAX) {
+        const ls_buffer *buffers = &replica->model->buffers[l->buffer];
+        pass.running_mean = ls_replica_at(replica, replica->buffers, buffers[0].offset);
+        pass.running_var = ls_replica_at(replica, replica->buffers, buffers[1].offset);
+        pass.tracked = replica->tracked + buffers[2].offset;
     }
     return pass;
 }
@@ -35,6 +48,7 @@ ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
         LS_TRY(hooks->before_forward(hooks->self));
     }
     LS_TRY(ls_replica_run_forward(replica, replica->batch));
+    replica->step += replica->training ? 1 : 0;
     return replica->options.capture ? ls_replica_capture_decisions(replica, replica->batch) : LS_OK;
 }
 
@@ -85,8 +99,9 @@ ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
         pass.dy = grad_of(replica, i + 1);
         if (layer->weight != SIZE_MAX) { /* before the input's gradient, so that its reduction can start sooner */
             LS_TRY(ops->backward_params(replica->states[i], layer, &pass));
-            LS_TRY(tell_ready(replica, hooks, ready++)); /* a layer's two are neighbours in ready order */
-            LS_TRY(tell_ready(replica, hooks, ready++));
+            for (size_t k = 0; k < ls_layer_params(layer); k++) { /* a layer's are neighbours in ready order */
+                LS_TRY(tell_ready(replica, hooks, ready++));
+            }
         }
         if (i > replica->first_param_layer) {
             pass.dx = grad_of(replica, i);

@@ -1,6 +1,7 @@
 /* Between a replica and the host. */
 #include <stdlib.h>
 
+#include "reference/replica_buffers.h"
 #include "reference/replica_internal.h"
 
 ls_rc ls_replica_init(ls_replica *replica, const float *flat) {
@@ -47,7 +48,7 @@ ls_rc ls_replica_read_grads(ls_replica *replica, void *flat) {
     return read_flat(replica, replica->grads, flat);
 }
 
-/* One batch of an evaluation. */
+/* One batch of an evaluation; the replica is not training. */
 static ls_rc evaluate_batch(ls_replica *replica, const ls_batch *batch, double *loss_sum, double *correct) {
     double sum = 0.0;
     LS_TRY(ls_replica_run_input(replica, batch));
@@ -69,10 +70,13 @@ static ls_rc evaluate_batch(ls_replica *replica, const ls_batch *batch, double *
 ls_rc ls_replica_evaluate(ls_replica *replica, const ls_batch *samples, double *loss_sum, double *correct) {
     size_t features = ls_shape_features(replica->model->input);
     size_t max_batch = replica->options.max_batch;
-    for (size_t first = 0; first < samples->count; first += max_batch) {
+    bool training = ls_replica_set_training(replica, false);
+    ls_rc rc = LS_OK;
+    for (size_t first = 0; first < samples->count && rc == LS_OK; first += max_batch) {
         size_t left = samples->count - first;
         ls_batch batch = ls_batch_part(samples, features, first, left < max_batch ? left : max_batch);
-        LS_TRY(evaluate_batch(replica, &batch, loss_sum, correct));
+        rc = evaluate_batch(replica, &batch, loss_sum, correct);
     }
-    return LS_OK;
+    ls_replica_set_training(replica, training);
+    return rc;
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "reference/replica_buffers.h"
+
 struct ls_trainer {
     ls_trainer_options options;
     ls_replica *replica;
@@ -26,6 +28,7 @@ ls_rc ls_trainer_open(const ls_model *model, const ls_trainer_options *options, 
     trainer->options = *options;
     ls_rc rc = ls_replica_open(model, &options->replica, &trainer->replica);
     if (rc == LS_OK) {
+        ls_replica_set_masks(trainer->replica, options->seed, 0);
         rc = set_initial_values(model, options->seed, trainer->replica);
     }
     if (rc != LS_OK) {

@@ -42,15 +42,17 @@ typedef struct ls_check {
 
 /* Ended by a NULL name. */
 extern const ls_check ls_checks[];
-enum { LS_MAX_CHECKS = 8 };
+enum { LS_MAX_CHECKS = 16 };
 
 ls_rc ls_check_samples(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_initial(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_masks(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_bits(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_reduction(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_float64(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_float32(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_trajectory(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_buffers(const ls_check_input *input, ls_finding *finding);
 
 /* The verdict over a case. */
 typedef struct ls_verdict {

@@ -28,6 +28,8 @@ ls_rc ls_oracle_cache_open(ls_oracle_cache **out) {
 static void forget(ls_oracle_cache *cache) {
     for (size_t i = 0; i < cache->count; i++) {
         free(cache->entries[i]->local.grads);
+        free(cache->entries[i]->local.statistics);
+        free(cache->entries[i]->local.statistics_error);
         free(cache->entries[i]);
     }
     free(cache->entries);
@@ -160,12 +162,18 @@ static ls_rc add_entry(ls_oracle_cache *cache, entry **out) {
     }
     entry *e = ls_calloc(1, sizeof *e, "a result of the oracle");
     double *grads = ls_calloc(cache->model.param_count, sizeof(double), "a gradient of the oracle");
-    if (e == NULL || grads == NULL) {
+    double *statistics = ls_calloc(cache->model.buffer_count, sizeof(double), "statistics of the oracle");
+    double *error = ls_calloc(cache->model.buffer_count, sizeof(double), "statistics of the oracle");
+    if (e == NULL || grads == NULL || statistics == NULL || error == NULL) {
         free(e);
         free(grads);
+        free(statistics);
+        free(error);
         return LS_DEVICE_FAILED;
     }
     e->local.grads = grads;
+    e->local.statistics = statistics;
+    e->local.statistics_error = error;
     cache->entries[cache->count++] = e;
     *out = e;
     return LS_OK;
@@ -187,6 +195,8 @@ ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t ste
     ls_rc rc = add_entry(cache, &e);
     if (rc == LS_OK) {
         memcpy(e->key, key, sizeof e->key);
+        p.input.statistics = e->local.statistics;
+        p.input.statistics_error = e->local.statistics_error;
         if (ls_oracle_gradient(cache->oracle, &p.input, e->local.grads, &e->local.loss_sum, &e->local.decisions) != 0) {
             rc = ls_fail(LS_DEVICE_FAILED, "out of memory in the oracle");
         }

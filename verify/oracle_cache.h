@@ -14,6 +14,7 @@ typedef struct ls_oracle_local {
     double *grads; /* [param_count], owned by the cache until the next case of another model */
     double loss_sum;
     ls_oracle_decisions decisions;
+    double *statistics, *statistics_error; /* [buffer_count], owned likewise; see ls_oracle_input */
 } ls_oracle_local;
 
 ls_rc ls_oracle_cache_open(ls_oracle_cache **out);

@@ -51,6 +51,10 @@
 /* The same over the threads of one block; the body may add up into its own thread's variables. */
 #define LS_BLOCK_STRIDE(i, count) for (size_t i = threadIdx.x; i < (count); i += blockDim.x)
 
+/* The same over rows, one block each, for kernels launched with LS_LAUNCH_ROWS: inside, all threads of the block have the
+ * same row. */
+#define LS_BLOCK_ROWS(row, rows) for (size_t row = blockIdx.x; row < (rows); row += gridDim.x)
+
 /* Runs the body for l in 0..L-1 within a thread; iterations must not depend on one another. */
 #define LS_LANES(l, L) for (size_t l = 0; l < (L); l++)
 
@@ -58,9 +62,10 @@ namespace {
 
 constexpr unsigned ls_block_threads = 256;
 
-/* The sum over the block of each thread's value, in a fixed order; all threads of the block call it, thread 0 gets it. */
+/* The sum over the block of each thread's value, in a fixed order; all threads of the block call it and get it. */
 __device__ __forceinline__ double ls_block_sum(double value) {
     __shared__ double partial[ls_block_threads];
+    __syncthreads(); /* the last sum has been read by all */
     partial[threadIdx.x] = value;
     __syncthreads();
     for (unsigned half = ls_block_threads / 2; half > 0; half /= 2) {
@@ -96,6 +101,9 @@ inline unsigned ls_launch_blocks(size_t count) {
 
 /* Launches kernel as one block, for reductions. */
 #define LS_LAUNCH_BLOCK(kernel, stream, ...) ls_launch(kernel, 1, stream, __VA_ARGS__)
+/* Launches kernel with a block for each of rows (at least 1) rows. */
+#define LS_LAUNCH_ROWS(kernel, rows, stream, ...) \
+    ls_launch(kernel, (rows) < 65535 ? static_cast<unsigned>(rows) : 65535u, stream, __VA_ARGS__)
 
 #else
 
@@ -123,6 +131,7 @@ inline unsigned ls_launch_blocks(size_t count) {
 
 #define LS_GRID_STRIDE(i, count)  LS_INDEPENDENT for (size_t i = 0, i##_end = (count); i < i##_end; i++)
 #define LS_BLOCK_STRIDE(i, count) for (size_t i = 0; i < (count); i++)
+#define LS_BLOCK_ROWS(row, rows)  for (size_t row = 0; row < (rows); row++)
 #define LS_GRID_STRIDE_2D(row, rows, column, columns)                \
     for (size_t row = 0, row##_end = (rows); row < row##_end; row++) \
         for (size_t column = 0, column##_end = (columns); column < column##_end; column++)
@@ -180,6 +189,7 @@ template <typename F> cudaError_t ls_submit(cudaStream_t stream, const char *nam
 #define LS_LAUNCH_BLOCK(kernel, stream, ...) \
     ls_submit(                               \
         stream, #kernel, [=]() __attribute__((always_inline)) { kernel(__VA_ARGS__); })
+#define LS_LAUNCH_ROWS(kernel, rows, stream, ...) LS_LAUNCH_BLOCK(kernel, stream, __VA_ARGS__)
 
 #endif
 #endif

@@ -49,6 +49,60 @@ cudaError_t ls_kernel_maxpool_backward(cudaStream_t stream, ls_dtype dtype, size
                                        size_t height, size_t width, size_t kernel, size_t pool_stride, const void *dy,
                                        const uint8_t *index, void *dx);
 
+/* avgpool.cu: the mean of each square window, as maxpool without an index and with a kernel of any size. */
+cudaError_t ls_kernel_avgpool_forward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t channels,
+                                      size_t height, size_t width, size_t kernel, size_t pool_stride, const void *x,
+                                      void *y);
+cudaError_t ls_kernel_avgpool_backward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t channels,
+                                       size_t height, size_t width, size_t kernel, size_t pool_stride, const void *dy,
+                                       void *dx);
+
+/* What names the masks of a dropout: the same values give the same mask, whatever the layout, platform and dtype. */
+typedef struct ls_dropout_key {
+    uint64_t seed;
+    uint32_t step;
+    uint32_t stream; /* of the rank and the layer */
+} ls_dropout_key;
+
+/* dropout.cu: y = x/(1-p) where the mask keeps it, else 0; keep: one byte an output value in the output's layout, 1 or 0. A
+ * value is kept with probability 1-p, by Philox4x32-10 of its sample and feature (features below 2^34). 0 <= p < 1; 1/(1-p)
+ * is rounded to dtype. In place allowed. backward: dx = keep ? dy/(1-p) : 0. */
+cudaError_t ls_kernel_dropout_forward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t features,
+                                      double p, ls_dropout_key key, const void *x, void *y, uint8_t *keep);
+cudaError_t ls_kernel_dropout_backward(cudaStream_t stream, ls_dtype dtype, size_t count, double p, const uint8_t *keep,
+                                       const void *dy, void *dx);
+
+/* An activation as batchnorm sees it. */
+typedef struct ls_batchnorm_shape {
+    size_t lanes, batch, channels, plane; /* plane: positions of a channel, height*width */
+} ls_batchnorm_shape;
+
+/* batchnorm.cu. Statistics of a channel go over the samples of the batch (padded lanes are left out) and its positions, and
+ * are added in double whatever the dtype.
+ *
+ * statistics: mean[c] and invstd[c] = 1/sqrt(biased variance + eps), doubles. With running_mean not NULL also PyTorch's
+ * update: running = (1-momentum)*running + momentum*value with the unbiased variance (batch*plane at least 2), computed in
+ * double and rounded to dtype; *tracked += 1.
+ * running: the same two of the running statistics.
+ * forward: y = (x - mean)*invstd*weight + bias, computed in double and rounded once; lanes >= batch get 0.
+ * backward_params: dbias = sums[2c] = sum(dy), dweight = sums[2c+1] = sum(dy*xhat) with xhat = (x - mean)*invstd.
+ * backward_input: dx = weight*invstd*(dy - sums[2c]/n - xhat*sums[2c+1]/n), n = batch*plane; lanes >= batch get 0. */
+cudaError_t ls_kernel_batchnorm_statistics(cudaStream_t stream, ls_dtype dtype, const ls_batchnorm_shape *shape,
+                                           double eps, double momentum, const void *x, double *mean, double *invstd,
+                                           void *running_mean, void *running_var, int64_t *tracked);
+cudaError_t ls_kernel_batchnorm_running(cudaStream_t stream, ls_dtype dtype, size_t channels, double eps,
+                                        const void *running_mean, const void *running_var, double *mean,
+                                        double *invstd);
+cudaError_t ls_kernel_batchnorm_forward(cudaStream_t stream, ls_dtype dtype, const ls_batchnorm_shape *shape,
+                                        const double *mean, const double *invstd, const void *weight, const void *bias,
+                                        const void *x, void *y);
+cudaError_t ls_kernel_batchnorm_backward_params(cudaStream_t stream, ls_dtype dtype, const ls_batchnorm_shape *shape,
+                                                const double *mean, const double *invstd, const void *x, const void *dy,
+                                                double *sums, void *dweight, void *dbias);
+cudaError_t ls_kernel_batchnorm_backward_input(cudaStream_t stream, ls_dtype dtype, const ls_batchnorm_shape *shape,
+                                               const double *mean, const double *invstd, const double *sums,
+                                               const void *weight, const void *x, const void *dy, void *dx);
+
 /* log_softmax.cu: over `classes` features of each sample; backward dx = dy - exp(y)*sum(dy). */
 cudaError_t ls_kernel_log_softmax_forward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch,
                                           size_t classes, const void *x, void *y);

@@ -18,6 +18,12 @@ typedef struct ls_layer_pass {
     void *dx;
     const void *weight, *bias;
     void *dweight, *dbias;
+    bool training; /* false: evaluation */
+    uint64_t seed; /* dropout: see ls_replica_set_masks */
+    uint64_t step;
+    size_t rank, layer;
+    void *running_mean, *running_var; /* batchnorm's buffers */
+    int64_t *tracked;
     uint8_t *index; /* one byte an output value, kept from forward to backward, where the kind wants it */
 } ls_layer_pass;
 
@@ -34,7 +40,8 @@ typedef struct ls_layer_ops {
     void (*close)(void *state);
     ls_rc (*forward)(void *state, const ls_layer *layer, const ls_layer_pass *pass);
     ls_rc (*backward_input)(void *state, const ls_layer *layer, const ls_layer_pass *pass);
-    ls_rc (*backward_params)(void *state, const ls_layer *layer, const ls_layer_pass *pass); /* NULL without weights */
+    /* Comes before backward_input; NULL without weights. dbias is NULL without a bias. */
+    ls_rc (*backward_params)(void *state, const ls_layer *layer, const ls_layer_pass *pass);
     /* Writes the decisions of the forward pass, one byte a value in the platform's layout; NULL where pass.index holds them
      * or there are none. */
     ls_rc (*decisions)(const ls_layer *layer, const ls_layer_pass *pass, uint8_t *decisions);
@@ -46,6 +53,9 @@ extern const ls_layer_ops ls_layer_relu;
 extern const ls_layer_ops ls_layer_flatten;
 extern const ls_layer_ops ls_layer_linear;
 extern const ls_layer_ops ls_layer_log_softmax;
+extern const ls_layer_ops ls_layer_avgpool;
+extern const ls_layer_ops ls_layer_dropout;
+extern const ls_layer_ops ls_layer_batchnorm;
 
 const ls_layer_ops *ls_layer_ops_of(ls_layer_kind kind);
 

@@ -210,5 +210,6 @@ static void linear_params(const ls_oracle_pass *pass) {
     }
 }
 
-const ls_oracle_kind ls_oracle_conv = {.forward = conv_forward, .params = conv_params, .dx = conv_dx};
-const ls_oracle_kind ls_oracle_linear = {.forward = linear_forward, .params = linear_params, .dx = linear_dx};
+const ls_oracle_kind ls_oracle_conv = {.affine = true, .forward = conv_forward, .params = conv_params, .dx = conv_dx};
+const ls_oracle_kind ls_oracle_linear = {
+    .affine = true, .forward = linear_forward, .params = linear_params, .dx = linear_dx};

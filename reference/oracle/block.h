@@ -7,6 +7,8 @@
 /* Samples of a block lie side by side, [feature][LANES], so that every inner loop runs over the samples and vectorises
  * without changing the order in which a sample's terms are added. */
 enum { LS_ORACLE_LANES = 8 };
+/* Doubles that batchnorm keeps for each channel from forward to backward. */
+enum { LS_ORACLE_STATISTICS = 7 };
 
 /* A layer with the values that one pass over it reads and writes. Lanes at or beyond used hold zeros at the input and
  * zero gradients; what they hold in between is finite and counts for nothing. */
@@ -27,20 +29,33 @@ typedef struct ls_oracle_pass {
     size_t follow_stride;  /* bytes from one sample's decisions to the next */
     size_t first_sample;   /* index of lane 0 in the batch, for the report */
     ls_oracle_decisions *report;
-    const double *dy; /* [out features][LANES] */
-    double *dx;       /* [in features][LANES], zeroed before; NULL: not wanted */
+    double unit_roundoff; /* of the device's arithmetic */
+    size_t blocks;        /* of a whole kind: x, y, dy, dx and the errors are those of so many blocks */
+    size_t count;         /* of a whole kind: samples in them */
+    double *statistics;   /* batchnorm: [LS_ORACLE_STATISTICS][channels] */
+    bool absolute;        /* of a whole kind: params adds up absolute values of terms */
+    const double *dy;     /* [out features][LANES] */
+    double *dx;           /* [in features][LANES], zeroed before; NULL: not wanted */
 } ls_oracle_pass;
 
-/* What a kind of layer does. Layers with weights are affine: their error bound is their own forward pass over absolute
- * values (see oracle.c). Others carry the bound in forward. params and dx may be NULL. */
+/* What a kind of layer does. The error bound of an affine layer is its own forward pass over absolute values (see
+ * oracle.c). Others carry the bound in forward. A whole kind is given all blocks of a call in one pass. params and dx may be
+ * NULL. */
 typedef struct ls_oracle_kind {
+    bool affine;
+    bool whole;
     void (*forward)(const ls_oracle_pass *pass);
     void (*params)(const ls_oracle_pass *pass); /* adds to dweight and dbias */
     void (*dx)(const ls_oracle_pass *pass);     /* adds to dx */
 } ls_oracle_kind;
 
 extern const ls_oracle_kind ls_oracle_conv, ls_oracle_linear, ls_oracle_relu, ls_oracle_maxpool, ls_oracle_flatten,
-    ls_oracle_log_softmax;
+    ls_oracle_log_softmax, ls_oracle_avgpool, ls_oracle_dropout, ls_oracle_batchnorm;
+
+/* After a forward pass of batchnorm: the mean and unbiased variance of each channel and the bounds on the device's errors of
+ * them, [channels] each. */
+void ls_oracle_batchnorm_statistics(const ls_oracle_pass *pass, double *mean, double *variance, double *mean_error,
+                                    double *variance_error);
 
 /* Sum of the block's cross-entropy losses against labels; dlogits[class][lane] = (softmax - onehot)/denominator, zero in
  * the lanes without a sample. */

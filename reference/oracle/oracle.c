@@ -9,27 +9,91 @@
 enum { LANES = LS_ORACLE_LANES };
 
 static const ls_oracle_kind *const kinds[LS_LAYER_KIND_COUNT] = {
-    [LS_LAYER_CONV] = &ls_oracle_conv,     [LS_LAYER_MAXPOOL] = &ls_oracle_maxpool,
-    [LS_LAYER_RELU] = &ls_oracle_relu,     [LS_LAYER_FLATTEN] = &ls_oracle_flatten,
-    [LS_LAYER_LINEAR] = &ls_oracle_linear, [LS_LAYER_LOG_SOFTMAX] = &ls_oracle_log_softmax,
+    [LS_LAYER_CONV] = &ls_oracle_conv,           [LS_LAYER_MAXPOOL] = &ls_oracle_maxpool,
+    [LS_LAYER_RELU] = &ls_oracle_relu,           [LS_LAYER_FLATTEN] = &ls_oracle_flatten,
+    [LS_LAYER_LINEAR] = &ls_oracle_linear,       [LS_LAYER_LOG_SOFTMAX] = &ls_oracle_log_softmax,
+    [LS_LAYER_AVGPOOL] = &ls_oracle_avgpool,     [LS_LAYER_DROPOUT] = &ls_oracle_dropout,
+    [LS_LAYER_BATCHNORM] = &ls_oracle_batchnorm,
 };
 
+/* Samples go through in groups of blocks: of one block, or with batchnorm of all blocks of a call. Every array holds
+ * [blocks][features][LANES]. */
 struct ls_oracle {
     const ls_model *model;
+    bool whole;                              /* some layer looks at all samples of a call */
+    size_t blocks;                           /* of the arrays */
+    size_t widest;                           /* most features of a layer's input or output */
     double *values[LS_MODEL_MAX_LAYERS + 1]; /* [l]: input of layer l; the last: the model's output */
     double *errors[LS_MODEL_MAX_LAYERS + 1]; /* bounds on the device's error of the same values */
     uint8_t *choices[LS_MODEL_MAX_LAYERS];
-    double *dy, *dx;          /* gradients with respect to a layer's output and input */
-    double *scratch, *weight; /* absolute values: inputs and weights of one layer */
+    double *statistics[LS_MODEL_MAX_LAYERS]; /* batchnorm's */
+    double *dy, *dx;                         /* gradients with respect to a layer's output and input */
+    double *scratch, *weight;                /* absolute values: inputs and weights of one layer */
     double *scratch_dy;
 };
+
+/* Blocks that go through together. */
+typedef struct group {
+    size_t first, count; /* samples */
+    size_t blocks;
+} group;
 
 static size_t values_at(const ls_model *model, size_t layer) {
     return ls_shape_features(layer < model->layer_count ? model->layers[layer].in : model->layers[layer - 1].out);
 }
 
+/* Values before a block of a layer's input. */
+static size_t block_offset(const ls_model *model, size_t layer, size_t block) {
+    return block * values_at(model, layer) * LANES;
+}
+
 static double *doubles(size_t count) {
     return calloc(count > 0 ? count : 1, sizeof(double));
+}
+
+static void free_blocks(ls_oracle *oracle) {
+    for (size_t l = 0; l <= LS_MODEL_MAX_LAYERS; l++) {
+        free(oracle->values[l]);
+        free(oracle->errors[l]);
+        oracle->values[l] = oracle->errors[l] = NULL;
+    }
+    for (size_t l = 0; l < LS_MODEL_MAX_LAYERS; l++) {
+        free(oracle->choices[l]);
+        oracle->choices[l] = NULL;
+    }
+    double **flat[] = {&oracle->dy, &oracle->dx, &oracle->scratch, &oracle->scratch_dy};
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; i++) {
+        free(*flat[i]);
+        *flat[i] = NULL;
+    }
+    oracle->blocks = 0;
+}
+
+/* Room for groups of so many blocks. */
+static int reserve(ls_oracle *oracle, size_t blocks) {
+    if (blocks <= oracle->blocks) {
+        return 0;
+    }
+    free_blocks(oracle);
+    const ls_model *model = oracle->model;
+    bool complete = true;
+    for (size_t l = 0; l <= model->layer_count; l++) {
+        size_t count = values_at(model, l) * LANES * blocks;
+        oracle->values[l] = doubles(count);
+        oracle->errors[l] = doubles(count);
+        complete = complete && oracle->values[l] != NULL && oracle->errors[l] != NULL;
+        if (l < model->layer_count) {
+            oracle->choices[l] = calloc(values_at(model, l + 1) * LANES * blocks, 1);
+            complete = complete && oracle->choices[l] != NULL;
+        }
+    }
+    double **flat[] = {&oracle->dy, &oracle->dx, &oracle->scratch, &oracle->scratch_dy};
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; i++) {
+        *flat[i] = doubles(oracle->widest * LANES * blocks);
+        complete = complete && *flat[i] != NULL;
+    }
+    oracle->blocks = complete ? blocks : 0;
+    return complete ? 0 : -1;
 }
 
 int ls_oracle_open(const ls_model *model, ls_oracle **out) {
@@ -39,26 +103,18 @@ int ls_oracle_open(const ls_model *model, ls_oracle **out) {
         return -1;
     }
     oracle->model = model;
-    size_t widest = 0;
     bool complete = true;
     for (size_t l = 0; l <= model->layer_count; l++) {
-        size_t count = values_at(model, l) * LANES;
-        widest = count > widest ? count : widest;
-        oracle->values[l] = doubles(count);
-        oracle->errors[l] = doubles(count);
-        complete = complete && oracle->values[l] != NULL && oracle->errors[l] != NULL;
-        if (l < model->layer_count) {
-            oracle->choices[l] = calloc(values_at(model, l + 1) * LANES, 1);
-            complete = complete && oracle->choices[l] != NULL;
+        size_t count = values_at(model, l);
+        oracle->widest = count > oracle->widest ? count : oracle->widest;
+        if (l < model->layer_count && kinds[model->layers[l].kind]->whole) {
+            oracle->whole = true;
+            oracle->statistics[l] = doubles(model->layers[l].in.channels * LS_ORACLE_STATISTICS);
+            complete = complete && oracle->statistics[l] != NULL;
         }
     }
-    oracle->dy = doubles(widest);
-    oracle->dx = doubles(widest);
-    oracle->scratch = doubles(widest);
-    oracle->scratch_dy = doubles(widest);
     oracle->weight = doubles(model->param_count);
-    complete = complete && oracle->dy != NULL && oracle->dx != NULL && oracle->scratch != NULL &&
-               oracle->scratch_dy != NULL && oracle->weight != NULL;
+    complete = complete && oracle->weight != NULL && reserve(oracle, 1) == 0;
     if (!complete) {
         ls_oracle_close(oracle);
         return -1;
@@ -71,17 +127,10 @@ void ls_oracle_close(ls_oracle *oracle) {
     if (oracle == NULL) {
         return;
     }
-    for (size_t l = 0; l <= LS_MODEL_MAX_LAYERS; l++) {
-        free(oracle->values[l]);
-        free(oracle->errors[l]);
-    }
+    free_blocks(oracle);
     for (size_t l = 0; l < LS_MODEL_MAX_LAYERS; l++) {
-        free(oracle->choices[l]);
+        free(oracle->statistics[l]);
     }
-    free(oracle->dy);
-    free(oracle->dx);
-    free(oracle->scratch);
-    free(oracle->scratch_dy);
     free(oracle->weight);
     free(oracle);
 }
@@ -129,89 +178,127 @@ static void bound_affine(const ls_oracle *oracle, const ls_oracle_pass *pass, do
     }
 }
 
-static ls_oracle_pass make_pass(ls_oracle *oracle, const ls_oracle_input *input, size_t layer_index, size_t first,
-                                size_t used, ls_oracle_decisions *report) {
+/* The pass of a layer over one block of a group; of a whole kind over all of them from block 0 on. */
+static ls_oracle_pass make_pass(ls_oracle *oracle, const ls_oracle_input *input, size_t layer_index, const group *g,
+                                size_t block, ls_oracle_decisions *report) {
     const ls_model *model = oracle->model;
     const ls_layer *layer = &model->layers[layer_index];
     bool bound = input->decisions != NULL;
+    size_t left = g->count - block * LANES;
+    size_t in = block_offset(model, layer_index, block);
+    size_t out = block_offset(model, layer_index + 1, block);
     ls_oracle_pass pass = {.layer = layer,
                            .layer_index = layer_index,
-                           .used = used,
+                           .used = left < LANES ? left : LANES,
                            .weight = tensor(model, layer->weight, input->params),
                            .bias = tensor(model, layer->bias, input->params),
-                           .x = oracle->values[layer_index],
-                           .y = oracle->values[layer_index + 1],
-                           .x_error = bound ? oracle->errors[layer_index] : NULL,
-                           .y_error = bound ? oracle->errors[layer_index + 1] : NULL,
-                           .choice = oracle->choices[layer_index],
+                           .x = oracle->values[layer_index] + in,
+                           .y = oracle->values[layer_index + 1] + out,
+                           .x_error = bound ? oracle->errors[layer_index] + in : NULL,
+                           .y_error = bound ? oracle->errors[layer_index + 1] + out : NULL,
+                           .choice = oracle->choices[layer_index] + out,
                            .follow_stride = model->decisions_per_sample,
-                           .first_sample = first,
-                           .report = report};
+                           .first_sample = g->first + block * LANES,
+                           .report = report,
+                           .unit_roundoff = input->unit_roundoff,
+                           .blocks = g->blocks,
+                           .count = g->count,
+                           .statistics = oracle->statistics[layer_index]};
     if (bound && layer->decisions > 0) {
-        pass.follow = input->decisions + first * model->decisions_per_sample + layer->decision_offset;
+        pass.follow = input->decisions + pass.first_sample * model->decisions_per_sample + layer->decision_offset;
     }
     return pass;
 }
 
-static void forward(ls_oracle *oracle, const ls_oracle_input *input, size_t first, size_t used,
-                    ls_oracle_decisions *report) {
-    const ls_model *model = oracle->model;
-    size_t features = values_at(model, 0);
-    memset(oracle->values[0], 0, features * LANES * sizeof(double));
-    memset(oracle->errors[0], 0, features * LANES * sizeof(double)); /* inputs and parameters are the device's own */
-    for (size_t lane = 0; lane < used; lane++) {
-        const double *x = input->x + (first + lane) * features;
+/* Passes that a layer takes for a group. */
+static size_t passes_of(const ls_oracle *oracle, size_t layer, const group *g) {
+    return kinds[oracle->model->layers[layer].kind]->whole ? 1 : g->blocks;
+}
+
+static void load_inputs(ls_oracle *oracle, const ls_oracle_input *input, const group *g) {
+    size_t features = values_at(oracle->model, 0);
+    size_t bytes = g->blocks * features * LANES * sizeof(double);
+    memset(oracle->values[0], 0, bytes);
+    memset(oracle->errors[0], 0, bytes); /* inputs and parameters are the device's own */
+    for (size_t i = 0; i < g->count; i++) {
+        const double *x = input->x + (g->first + i) * features;
+        double *to = oracle->values[0] + i / LANES * features * LANES + i % LANES;
         for (size_t f = 0; f < features; f++) {
-            oracle->values[0][f * LANES + lane] = x[f];
-        }
-    }
-    for (size_t l = 0; l < model->layer_count; l++) {
-        ls_oracle_pass pass = make_pass(oracle, input, l, first, used, report);
-        kinds[model->layers[l].kind]->forward(&pass);
-        if (pass.y_error != NULL && pass.weight != NULL) {
-            bound_affine(oracle, &pass, input->unit_roundoff);
+            to[f * LANES] = x[f];
         }
     }
 }
 
-/* Sums of the absolute values of a gradient's terms: its own pass over |x| and |dy|. */
+static void take_statistics(const ls_model *model, const ls_oracle_pass *pass, const ls_oracle_input *input) {
+    const ls_buffer *buffers = &model->buffers[pass->layer->buffer];
+    ls_oracle_batchnorm_statistics(pass, input->statistics + buffers[0].offset, input->statistics + buffers[1].offset,
+                                   input->statistics_error + buffers[0].offset,
+                                   input->statistics_error + buffers[1].offset);
+}
+
+static void forward(ls_oracle *oracle, const ls_oracle_input *input, const group *g, ls_oracle_decisions *report) {
+    const ls_model *model = oracle->model;
+    load_inputs(oracle, input, g);
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const ls_oracle_kind *kind = kinds[model->layers[l].kind];
+        for (size_t block = 0; block < passes_of(oracle, l, g); block++) {
+            ls_oracle_pass pass = make_pass(oracle, input, l, g, block, report);
+            kind->forward(&pass);
+            if (pass.y_error != NULL && kind->affine) {
+                bound_affine(oracle, &pass, input->unit_roundoff);
+            }
+            if (input->statistics != NULL && model->layers[l].buffer != SIZE_MAX) {
+                take_statistics(model, &pass, input);
+            }
+        }
+    }
+}
+
+/* Sums of the absolute values of a gradient's terms: its own pass over |x| and |dy|; a whole kind, whose terms are not
+ * products of x and dy alone, takes the absolute values itself. */
 static void add_magnitudes(const ls_oracle *oracle, const ls_oracle_pass *pass, double *magnitudes) {
     const ls_layer *layer = pass->layer;
-    for (size_t i = 0; i < ls_shape_features(layer->in) * LANES; i++) {
-        oracle->scratch[i] = fabs(pass->x[i]);
-    }
-    for (size_t i = 0; i < ls_shape_features(layer->out) * LANES; i++) {
-        oracle->scratch_dy[i] = fabs(pass->dy[i]);
-    }
     ls_oracle_pass absolute = *pass;
-    absolute.x = oracle->scratch;
-    absolute.dy = oracle->scratch_dy;
     absolute.dweight = tensor_mutable(oracle->model, layer->weight, magnitudes);
     absolute.dbias = tensor_mutable(oracle->model, layer->bias, magnitudes);
+    absolute.absolute = true;
+    if (!kinds[layer->kind]->whole) {
+        for (size_t i = 0; i < ls_shape_features(layer->in) * LANES; i++) {
+            oracle->scratch[i] = fabs(pass->x[i]);
+        }
+        for (size_t i = 0; i < ls_shape_features(layer->out) * LANES; i++) {
+            oracle->scratch_dy[i] = fabs(pass->dy[i]);
+        }
+        absolute.x = oracle->scratch;
+        absolute.dy = oracle->scratch_dy;
+    }
     kinds[layer->kind]->params(&absolute);
 }
 
-static void backward(ls_oracle *oracle, const ls_oracle_input *input, size_t first, size_t used, double *grads) {
+static void backward(ls_oracle *oracle, const ls_oracle_input *input, const group *g, double *grads) {
     const ls_model *model = oracle->model;
     for (size_t l = model->layer_count; l-- > 0;) {
-        ls_oracle_pass pass = make_pass(oracle, input, l, first, used, NULL);
         const ls_oracle_kind *kind = kinds[model->layers[l].kind];
-        pass.dy = oracle->dy;
-        if (pass.weight != NULL) {
-            pass.dweight = tensor_mutable(model, pass.layer->weight, grads);
-            pass.dbias = tensor_mutable(model, pass.layer->bias, grads);
-            kind->params(&pass);
-            if (input->magnitudes != NULL) {
-                add_magnitudes(oracle, &pass, input->magnitudes);
+        memset(oracle->dx, 0, block_offset(model, l, g->blocks) * sizeof(double));
+        for (size_t block = 0; block < passes_of(oracle, l, g); block++) {
+            ls_oracle_pass pass = make_pass(oracle, input, l, g, block, NULL);
+            pass.dy = oracle->dy + block_offset(model, l + 1, block);
+            if (pass.weight != NULL) {
+                pass.dweight = tensor_mutable(model, pass.layer->weight, grads);
+                pass.dbias = tensor_mutable(model, pass.layer->bias, grads);
+                kind->params(&pass);
+                if (input->magnitudes != NULL) {
+                    add_magnitudes(oracle, &pass, input->magnitudes);
+                }
+            }
+            if (l > 0) {
+                pass.dx = oracle->dx + block_offset(model, l, block);
+                kind->dx(&pass);
             }
         }
-        if (l > 0) {
-            pass.dx = oracle->dx;
-            memset(pass.dx, 0, values_at(model, l) * LANES * sizeof(double));
-            kind->dx(&pass);
-            oracle->dx = oracle->dy;
-            oracle->dy = pass.dx;
-        }
+        double *done = oracle->dx;
+        oracle->dx = oracle->dy;
+        oracle->dy = done;
     }
 }
 
@@ -219,13 +306,22 @@ int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *
                        ls_oracle_decisions *report) {
     const ls_model *model = oracle->model;
     ls_oracle_decisions unused = {0};
-    for (size_t first = 0; first < input->count; first += LANES) {
-        size_t used = input->count - first < LANES ? input->count - first : LANES;
-        forward(oracle, input, first, used, report != NULL ? report : &unused);
-        *loss_sum +=
-            ls_oracle_cross_entropy(values_at(model, model->layer_count), used, oracle->values[model->layer_count],
-                                    input->labels + first, input->denominator, oracle->dy);
-        backward(oracle, input, first, used, grads);
+    size_t together = oracle->whole && input->count > 0 ? (input->count + LANES - 1) / LANES : 1;
+    if (reserve(oracle, together) != 0) {
+        return -1;
+    }
+    for (size_t first = 0; first < input->count; first += together * LANES) {
+        size_t left = input->count - first;
+        group g = {.first = first, .count = left < together * LANES ? left : together * LANES};
+        g.blocks = (g.count + LANES - 1) / LANES;
+        forward(oracle, input, &g, report != NULL ? report : &unused);
+        for (size_t block = 0; block < g.blocks; block++) {
+            ls_oracle_pass pass = make_pass(oracle, input, model->layer_count - 1, &g, block, NULL);
+            *loss_sum += ls_oracle_cross_entropy(values_at(model, model->layer_count), pass.used, pass.y,
+                                                 input->labels + pass.first_sample, input->denominator,
+                                                 oracle->dy + block_offset(model, model->layer_count, block));
+        }
+        backward(oracle, input, &g, grads);
     }
     return 0;
 }

@@ -28,11 +28,17 @@ typedef struct ls_oracle_input {
     double denominator;       /* of the loss: gradient of sum(losses)/denominator */
     const uint8_t *decisions; /* [count][decisions_per_sample] to follow, or NULL: the oracle's own choices */
     double unit_roundoff;     /* u of the device's arithmetic, for the bound on followed decisions */
+    double *statistics;       /* NULL, or [buffer_count]: each batchnorm's mean in running_mean's place and unbiased
+                               * variance in running_var's, over the samples of this call */
+    double *statistics_error; /* with statistics: bounds on the device's errors of them (with decisions) */
     double *magnitudes; /* NULL, or [param_count]: the sum of |terms| of each gradient is added, to judge what remains
                                  after cancellation */
 } ls_oracle_input;
 
-/* Adds the gradient of sum(losses)/denominator to grads (param_count, ready order; the caller zeroes) and sum(losses) to
+/* Batchnorm normalises by the statistics of the samples of this call. Dropout follows the mask in decisions; without
+ * decisions it lets everything pass.
+ *
+ * Adds the gradient of sum(losses)/denominator to grads (param_count, ready order; the caller zeroes) and sum(losses) to
  * *loss_sum. report may be NULL without decisions; it is accumulated into. Returns 0, or -1 when memory is short. */
 int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *grads, double *loss_sum,
                        ls_oracle_decisions *report);

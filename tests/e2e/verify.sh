@@ -13,7 +13,7 @@ expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,2 --model all --bucket-b
 grep -qE '^40 passed, 0 failed, 0 skipped, 0 mistrusted' "$work/out" || fail "$(tail -n 1 "$work/out")"
 [ ! -s "$work/err" ] || fail "stderr is not empty: $(head -n 1 "$work/err")"
 jq -s -e 'length == 40 and all(.kind == "verify" and .schema == 1 and .status == "PASSED" and .reason == null
-  and (.verification.layers | length == 7) and (.param_hash | length == 16) and (.command | startswith("lockstep verify")))' \
+  and (.verification.layers | length == 9) and (.param_hash | length == 16) and (.command | startswith("lockstep verify")))' \
   "$work/rows.jsonl" >/dev/null || fail "a row is not as documented"
 jq -s -e '[.[] | select(.dtype == "float64") | .verification.layers[] | select(.layer == 3)]
   | length == 20 and all(.status == "PASSED" and .observed > 0 and .observed <= .bound and .bound == 1e-12)' \

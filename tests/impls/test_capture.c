@@ -14,7 +14,7 @@
 #include "impls/capture.h"
 #include "tests/impls/stderr_capture.h"
 
-static const ls_model model = {.param_count = 5, .decisions_per_sample = 3};
+static const ls_model model = {.param_count = 5, .decisions_per_sample = 3, .buffer_count = 2, .tracked_count = 1};
 
 static void both_sides_come_back(void **state) {
     (void)state;
@@ -23,7 +23,9 @@ static void both_sides_come_back(void **state) {
     uint8_t decisions[] = {1, 0, 1, 3, 2, 1};
     ls_capture_local local = {12, 2, indices, grads, decisions, 4.5}, read_local;
     ls_capture_local empty = {13, 0, indices, grads, decisions, NAN}; /* a device without samples */
-    ls_capture_reduced reduced = {12, before, grads, after, 2.25}, read_reduced;
+    double buffers[] = {0.5, 0.25};
+    int64_t tracked[] = {13};
+    ls_capture_reduced reduced = {12, before, grads, after, buffers, tracked, 2.25}, read_reduced;
     bool end = true;
     FILE *file = tmpfile();
     assert_non_null(file);
@@ -51,6 +53,8 @@ static void both_sides_come_back(void **state) {
     assert_memory_equal(read_reduced.params_before, before, sizeof before);
     assert_memory_equal(read_reduced.grads, grads, sizeof grads);
     assert_memory_equal(read_reduced.params_after, after, sizeof after);
+    assert_memory_equal(read_reduced.buffers, buffers, sizeof buffers);
+    assert_memory_equal(read_reduced.tracked, tracked, sizeof tracked);
     ls_capture_free_reduced(&read_reduced);
     assert_int_equal(ls_capture_read_reduced(file, &model, LS_FLOAT64, &read_reduced, &end), LS_OK);
     assert_true(end);

@@ -149,7 +149,7 @@ static void bad_values_are_refused_by_name(void **state) {
     refused(LS_COMMAND_TRAIN, "--devices 1,2", "expected one");
     refused(LS_COMMAND_TRAIN, "--impl horovod", "expected single, dp, ddp, mpi or all");
     refused(LS_COMMAND_VERIFY, "--impl dp,horovod", "'horovod'");
-    refused(LS_COMMAND_TRAIN, "--model lenet", "expected seed-cnn, seed-conv or all");
+    refused(LS_COMMAND_TRAIN, "--model lenet", "expected seed-cnn, seed-conv, all, a spec");
     refused(LS_COMMAND_TRAIN, "--data imagenet", "imagenet");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5", "MEAN,STD");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5,0", "STD above 0");

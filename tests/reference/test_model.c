@@ -166,17 +166,18 @@ static void assert_refused(const ls_model_spec *spec, const char *words) {
 static void test_impossible_models(void **state) {
     (void)state;
     assert_refused(SPEC({.kind = LS_LAYER_CONV, .name = "c", .out = 2, .kernel = 9}),
-                   "layer 0 (c): kernel does not fit");
+                   "layer 0 (conv c): kernel does not fit");
     assert_refused(SPEC({.kind = LS_LAYER_CONV, .name = "c", .out = 0, .kernel = 3}), "at least 1, found 0");
     assert_refused(SPEC({.kind = LS_LAYER_CONV, .name = "c", .out = 2, .kernel = 3, .padding = 3}), "padding");
     assert_refused(SPEC({.kind = LS_LAYER_MAXPOOL, .kernel = 16}), "kernel of 1 to 15, found 16");
     assert_refused(SPEC({.kind = LS_LAYER_MAXPOOL, .kernel = 2, .padding = 1}), "no padding");
     assert_refused(SPEC(LINEAR(10)), "flatten first");
-    assert_refused(SPEC(FLATTEN, LINEAR(11)), "one value for each class, found 11");
+    assert_refused(SPEC(FLATTEN, LINEAR(11)),
+                   "layer 1 (linear fc): the last layer must give one value for each of 10 classes, found 11");
     assert_refused(SPEC(FLATTEN, LINEAR((size_t)1 << 27)), "parameter too large");
     assert_refused(SPEC({.kind = LS_LAYER_KIND_COUNT}), "unknown kind");
     assert_refused(&(ls_model_spec){.name = "m", .channels = 1, .height = 1, .width = 1, .classes = 10},
-                   "1 to 16 layers");
+                   "1 to 64 layers");
     assert_refused(&(ls_model_spec){.name = "m",
                                     .channels = 10,
                                     .height = 1,
@@ -197,7 +198,7 @@ static void test_strides_and_padding(void **state) {
     check_shape(0, 3, 4, 4);
     check_shape(1, 3, 2, 2);
     check_shape(2, 12, 1, 1);
-    assert_string_equal(model.layers[1].name, "maxpool1");
+    assert_string_equal(model.layers[1].name, "1"); /* as nn.Sequential numbers them */
 }
 
 int main(void) {

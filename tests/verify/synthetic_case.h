@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "impls/rank.h"
-#include "reference/replica.h"
+#include "reference/replica_buffers.h"
 #include "reference/sampler.h"
 #include "verify/check.h"
 #include "verify/values.h"
@@ -61,6 +61,33 @@ static inline const ls_param *synthetic_param(const synthetic *s, const char *na
     return NULL;
 }
 
+/* Masks of the device and step; rank 0's buffers after the step before, as after a broadcast. */
+static inline void synthetic_start_buffers(synthetic *s, size_t step, size_t device) {
+    const ls_model *model = &s->c.model;
+    ls_replica_set_masks(s->replica, s->c.run.seed, device);
+    ls_replica_set_step(s->replica, step);
+    if (model->buffer_tensors == 0) {
+        return;
+    }
+    if (step > 0) {
+        const ls_capture_reduced *before = ls_case_reduced(&s->c, step - 1, 0);
+        assert_int_equal(ls_replica_write_buffers(s->replica, before->buffers, before->tracked), LS_OK);
+        return;
+    }
+    float *narrow = calloc(model->buffer_count, sizeof *narrow);
+    void *values = calloc(model->buffer_count, sizeof(double));
+    int64_t *tracked = calloc(model->tracked_count, sizeof *tracked);
+    assert_true(narrow != NULL && values != NULL && tracked != NULL);
+    ls_model_init_buffers(model, narrow, tracked);
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        synthetic_put(s, values, i, (double)narrow[i]);
+    }
+    assert_int_equal(ls_replica_write_buffers(s->replica, values, tracked), LS_OK);
+    free(narrow);
+    free(values);
+    free(tracked);
+}
+
 /* What a device computes in a step: forward, loss, backward at the parameters before the step. With a pixel number, that
  * pixel of its first sample is off by 1/255. */
 static inline void synthetic_local(synthetic *s, size_t step, size_t device, size_t wrong_pixel) {
@@ -79,6 +106,7 @@ static inline void synthetic_local(synthetic *s, size_t step, size_t device, siz
     double denominator = (double)(c->reduction == LS_REDUCTION_MEAN ? count : ls_case_samples(c, step));
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
     assert_int_equal(cudaMemcpy(ls_replica_params(s->replica), params, synthetic_bytes(s), cudaMemcpyHostToDevice), 0);
+    synthetic_start_buffers(s, step, device);
     assert_int_equal(ls_replica_input(s->replica, &batch), LS_OK);
     assert_int_equal(ls_replica_forward(s->replica, NULL), LS_OK);
     assert_int_equal(ls_replica_loss(s->replica, denominator), LS_OK);
@@ -86,6 +114,11 @@ static inline void synthetic_local(synthetic *s, size_t step, size_t device, siz
     assert_int_equal(ls_replica_read_loss_sum(s->replica, &local->loss_sum), LS_OK);
     assert_int_equal(ls_replica_read_captured_grads(s->replica, local->grads), LS_OK);
     assert_int_equal(ls_replica_read_decisions(s->replica, local->decisions), LS_OK);
+    size_t rank = ls_case_rank_of(c, device);
+    if (rank == device) { /* DataParallel: of device 0 */
+        ls_capture_reduced *reduced = ls_case_reduced(c, step, rank);
+        assert_int_equal(ls_replica_read_buffers(s->replica, reduced->buffers, reduced->tracked), LS_OK);
+    }
 }
 
 /* The reduced gradient of a step on all ranks, and the rank losses, from what the devices computed. */
@@ -152,7 +185,10 @@ static inline void synthetic_allocate(synthetic *s, size_t step) {
         reduced->params_before = calloc(1, synthetic_bytes(s));
         reduced->grads = calloc(1, synthetic_bytes(s));
         reduced->params_after = calloc(1, synthetic_bytes(s));
-        assert_true(reduced->params_before != NULL && reduced->grads != NULL && reduced->params_after != NULL);
+        reduced->buffers = calloc(c->model.buffer_count + 1, sizeof(double));
+        reduced->tracked = calloc(c->model.tracked_count + 1, sizeof *reduced->tracked);
+        assert_true(reduced->params_before != NULL && reduced->grads != NULL && reduced->params_after != NULL &&
+                    reduced->buffers != NULL && reduced->tracked != NULL);
     }
 }
 

@@ -1,0 +1,218 @@
+/* Batch normalisation over the samples of one call, which are those of one device. The one kind of layer that looks at all
+ * samples at once: its pass spans all blocks. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "reference/oracle/block.h"
+
+enum { LANES = LS_ORACLE_LANES };
+
+/* The rows of pass->statistics, [channels] each. */
+enum { MEAN, VARIANCE, INVERSE, SUM, SUM_XHAT, MEAN_ERROR, VARIANCE_ERROR, ROWS };
+
+_Static_assert((int)ROWS == (int)LS_ORACLE_STATISTICS, "room for the statistics of a channel");
+
+static double *row(const ls_oracle_pass *pass, int which) {
+    return pass->statistics + (size_t)which * pass->layer->in.channels;
+}
+
+/* One channel's values among all: position p of block b starts at value(...). */
+typedef struct channel {
+    size_t index, plane, stride; /* stride: from one block to the next */
+    size_t blocks, count;        /* count: samples */
+} channel;
+
+static channel channel_of(const ls_oracle_pass *pass, size_t index) {
+    const ls_layer *layer = pass->layer;
+    return (channel){.index = index,
+                     .plane = layer->in.height * layer->in.width,
+                     .stride = ls_shape_features(layer->in) * LANES,
+                     .blocks = pass->blocks,
+                     .count = pass->count};
+}
+
+static size_t value_at(const channel *c, size_t block, size_t p) {
+    return block * c->stride + (c->index * c->plane + p) * LANES;
+}
+
+static size_t used_in(const channel *c, size_t block) {
+    size_t left = c->count - block * LANES;
+    return left < LANES ? left : LANES;
+}
+
+/* What f gives, added over the samples and positions of a channel. */
+static double sum_over(const ls_oracle_pass *pass, const channel *c,
+                       double (*f)(const ls_oracle_pass *pass, const channel *c, size_t at)) {
+    double total = 0;
+    for (size_t block = 0; block < c->blocks; block++) {
+        for (size_t p = 0; p < c->plane; p++) {
+            size_t at = value_at(c, block, p);
+            double sum = 0;
+            for (size_t lane = 0; lane < used_in(c, block); lane++) {
+                sum += f(pass, c, at + lane);
+            }
+            total += sum;
+        }
+    }
+    return total;
+}
+
+static double term_x(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    (void)c;
+    return pass->x[at];
+}
+
+static double deviation(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    return pass->x[at] - row(pass, MEAN)[c->index];
+}
+
+static double term_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    double d = deviation(pass, c, at);
+    return d * d;
+}
+
+static double term_magnitude(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    (void)c;
+    return fabs(pass->x[at]) + pass->x_error[at];
+}
+
+static double term_error(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    (void)c;
+    return pass->x_error[at];
+}
+
+/* The bound on how far the device's x - mean lies from the oracle's; see bound_channel. */
+static double deviation_error(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    return pass->x_error[at] + row(pass, MEAN_ERROR)[c->index] + 2 * DBL_EPSILON * fabs(deviation(pass, c, at));
+}
+
+static double term_square_error(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    double d = fabs(deviation(pass, c, at));
+    double error = deviation_error(pass, c, at);
+    return 2 * d * error + error * error;
+}
+
+/* The device's forward error. It adds n values of a channel in double, in any order, so with |x' - x| <= e, Higham's
+ * gamma_n (of both sides, hence DBL_EPSILON), d = x - mean and D the bound on |d' - d|:
+ *   |mean' - mean| <= M = mean(e) + gamma*mean(|x| + e)
+ *   D = e + M + 2*2^-52*|d|                                   the subtraction, on both sides
+ *   |var' - var|   <= V = mean(2|d|D + D^2)*(1 + gamma) + gamma*var
+ * (var' is the mean of d'^2 around the device's own mean, of which the same holds). For s = var + eps and r = V/s < 1,
+ *   |invstd'/invstd - 1| <= R = 1/sqrt(1 - r) - 1 + 8*2^-53   square root and division on both sides, with room
+ * since the curve 1/sqrt is steeper to the left. y = d*invstd*w + b is computed in double and rounded once to the device's
+ * type:
+ *   |y' - y| <= |w|*invstd*(|d|*R + D*(1 + R)) + (u + 8*2^-53)*(|w|*invstd*(|d| + D)*(1 + R) + |b|). */
+static double bound_channel(const ls_oracle_pass *pass, const channel *c) {
+    double n = (double)(c->count * c->plane);
+    double gamma = n * DBL_EPSILON / (1 - n * DBL_EPSILON);
+    double variance = row(pass, VARIANCE)[c->index];
+    row(pass, MEAN_ERROR)[c->index] = sum_over(pass, c, term_error) / n + gamma * sum_over(pass, c, term_magnitude) / n;
+    double v = sum_over(pass, c, term_square_error) / n * (1 + gamma) + gamma * variance;
+    row(pass, VARIANCE_ERROR)[c->index] = v;
+    double relative = v / (variance + pass->layer->eps);
+    return relative < 1 ? expm1(-0.5 * log1p(-relative)) + 4 * DBL_EPSILON : INFINITY;
+}
+
+static void write_errors(const ls_oracle_pass *pass, const channel *c) {
+    double r = bound_channel(pass, c);
+    double factor = fabs(pass->weight[c->index]) * row(pass, INVERSE)[c->index];
+    double u = pass->unit_roundoff + 4 * DBL_EPSILON;
+    for (size_t block = 0; block < c->blocks; block++) {
+        for (size_t p = 0; p < c->plane; p++) {
+            for (size_t lane = 0; lane < LANES; lane++) {
+                size_t at = value_at(c, block, p) + lane;
+                double d = fabs(deviation(pass, c, at));
+                double error = deviation_error(pass, c, at);
+                pass->y_error[at] = lane < used_in(c, block)
+                                        ? factor * (d * r + error * (1 + r)) +
+                                              u * (factor * (d + error) * (1 + r) + fabs(pass->bias[c->index]))
+                                        : 0;
+            }
+        }
+    }
+}
+
+/* y = (x - mean)/sqrt(var + eps)*w + b with the biased variance. */
+static void batchnorm_forward(const ls_oracle_pass *pass) {
+    for (size_t i = 0; i < pass->layer->in.channels; i++) {
+        channel c = channel_of(pass, i);
+        double n = (double)(c.count * c.plane);
+        row(pass, MEAN)[i] = sum_over(pass, &c, term_x) / n;
+        row(pass, VARIANCE)[i] = sum_over(pass, &c, term_square) / n;
+        row(pass, INVERSE)[i] = 1 / sqrt(row(pass, VARIANCE)[i] + pass->layer->eps);
+        double factor = row(pass, INVERSE)[i] * pass->weight[i];
+        for (size_t block = 0; block < c.blocks; block++) {
+            for (size_t p = 0; p < c.plane; p++) {
+                size_t at = value_at(&c, block, p);
+                for (size_t lane = 0; lane < LANES; lane++) {
+                    bool used = lane < used_in(&c, block);
+                    pass->y[at + lane] = used ? deviation(pass, &c, at + lane) * factor + pass->bias[i] : 0;
+                }
+            }
+        }
+        if (pass->y_error != NULL) {
+            write_errors(pass, &c);
+        }
+    }
+}
+
+static double term_dy(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    (void)c;
+    return pass->absolute ? fabs(pass->dy[at]) : pass->dy[at];
+}
+
+static double term_dy_xhat(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    double product = pass->dy[at] * deviation(pass, c, at) * row(pass, INVERSE)[c->index];
+    return pass->absolute ? fabs(product) : product;
+}
+
+/* dbias = sum(dy), dweight = sum(dy*xhat). */
+static void batchnorm_params(const ls_oracle_pass *pass) {
+    for (size_t i = 0; i < pass->layer->in.channels; i++) {
+        channel c = channel_of(pass, i);
+        double sum = sum_over(pass, &c, term_dy);
+        double sum_xhat = sum_over(pass, &c, term_dy_xhat);
+        pass->dbias[i] += sum;
+        pass->dweight[i] += sum_xhat;
+        if (!pass->absolute) {
+            row(pass, SUM)[i] = sum;
+            row(pass, SUM_XHAT)[i] = sum_xhat;
+        }
+    }
+}
+
+/* By the chain rule through mean and variance: dx = w*invstd*(dy - mean(dy) - xhat*mean(dy*xhat)). Comes after params. */
+static void batchnorm_dx(const ls_oracle_pass *pass) {
+    for (size_t i = 0; i < pass->layer->in.channels; i++) {
+        channel c = channel_of(pass, i);
+        double n = (double)(c.count * c.plane);
+        double inverse = row(pass, INVERSE)[i];
+        double mean = row(pass, SUM)[i] / n;
+        double slope = row(pass, SUM_XHAT)[i] / n;
+        for (size_t block = 0; block < c.blocks; block++) {
+            for (size_t p = 0; p < c.plane; p++) {
+                for (size_t lane = 0; lane < used_in(&c, block); lane++) {
+                    size_t at = value_at(&c, block, p) + lane;
+                    double xhat = deviation(pass, &c, at) * inverse;
+                    pass->dx[at] += pass->weight[i] * inverse * (pass->dy[at] - mean - xhat * slope);
+                }
+            }
+        }
+    }
+}
+
+void ls_oracle_batchnorm_statistics(const ls_oracle_pass *pass, double *mean, double *variance, double *mean_error,
+                                    double *variance_error) {
+    size_t channels = pass->layer->in.channels;
+    double n = (double)(pass->count * pass->layer->in.height * pass->layer->in.width);
+    for (size_t i = 0; i < channels; i++) {
+        mean[i] = row(pass, MEAN)[i];
+        mean_error[i] = row(pass, MEAN_ERROR)[i];
+        variance[i] = row(pass, VARIANCE)[i] * n / (n - 1);
+        variance_error[i] = row(pass, VARIANCE_ERROR)[i] * n / (n - 1);
+    }
+}
+
+const ls_oracle_kind ls_oracle_batchnorm = {
+    .whole = true, .forward = batchnorm_forward, .params = batchnorm_params, .dx = batchnorm_dx};
