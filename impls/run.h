@@ -8,6 +8,9 @@
 #include <stdint.h>
 
 #include "gpu/base/dtype.h"
+#include "reference/loss.h"
+#include "reference/optimizer.h"
+#include "reference/schedule.h"
 
 enum { LS_PATH_SIZE = 1024 };
 
@@ -27,7 +30,10 @@ typedef struct ls_run {
     size_t global_batch; /* samples a step over all devices; 0: batch * devices */
     size_t epochs;       /* 0: the model's own default */
     size_t steps;        /* stop after so many steps; SIZE_MAX: whole epochs */
-    double lr, momentum, weight_decay;
+    ls_loss_options loss;
+    double lr;
+    ls_optimizer_options optimizer;
+    ls_schedule schedule;
     uint64_t seed;
     size_t log_every;        /* 0: no log lines */
     size_t bucket_bytes;     /* cap of a gradient bucket */

@@ -221,9 +221,8 @@ int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *
     for (size_t first = 0; first < input->count; first += LANES) {
         size_t used = input->count - first < LANES ? input->count - first : LANES;
         forward(oracle, input, first, used, report != NULL ? report : &unused);
-        *loss_sum +=
-            ls_oracle_cross_entropy(values_at(model, model->layer_count), used, oracle->values[model->layer_count],
-                                    input->labels + first, input->denominator, oracle->dy);
+        *loss_sum += ls_oracle_terms(input, values_at(model, model->layer_count), first, used,
+                                     oracle->values[model->layer_count], oracle->dy);
         backward(oracle, input, first, used, grads);
     }
     return 0;

@@ -61,7 +61,7 @@ static void defaults_are_those_of_the_sources(void **state) {
     ls_run run = good(LS_COMMAND_TRAIN, "").run;
     assert_int_equal(run.batch, 64);
     assert_float_equal(run.lr, 0.01, 0);
-    assert_float_equal(run.momentum, 0.5, 0);
+    assert_float_equal(run.optimizer.momentum, 0.5, 0);
     assert_int_equal(run.log_every, 10);
     assert_int_equal(run.seed, 0);
     assert_int_equal(run.bucket_bytes, 26214400);
@@ -93,8 +93,8 @@ static void every_option_reaches_its_field(void **state) {
     assert_int_equal(run.epochs, 4);
     assert_int_equal(run.steps, 9);
     assert_float_equal(run.lr, 0.125, 0);
-    assert_float_equal(run.momentum, 0.75, 0);
-    assert_float_equal(run.weight_decay, 0.5, 0);
+    assert_float_equal(run.optimizer.momentum, 0.75, 0);
+    assert_float_equal(run.optimizer.weight_decay, 0.5, 0);
     assert_true(run.seed == UINT64_MAX);
     assert_int_equal(run.log_every, 3);
     assert_int_equal(run.bucket_bytes, 16384);

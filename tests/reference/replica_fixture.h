@@ -42,6 +42,8 @@ static inline void fixture_open(fixture *f, const ls_model_spec *spec, ls_dtype 
                                   .normalize = spec->normalize,
                                   .mean = spec->mean,
                                   .std = spec->std,
+                                  .lr = 0.01,
+                                  .optimizer = {.momentum = 0.5},
                                   .capture = capture};
     OK(ls_replica_open(&f->model, &options, &f->replica));
     f->initial = calloc(f->model.param_count, sizeof *f->initial);

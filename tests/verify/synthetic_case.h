@@ -122,13 +122,13 @@ static inline void synthetic_update(synthetic *s, size_t step, size_t rank, doub
         if (run->dtype == LS_FLOAT64) {
             double *v = (double *)s->velocity + i;
             double w = ((double *)r->params_before)[i];
-            double d = ((double *)r->grads)[i] + run->weight_decay * w;
+            double d = ((double *)r->grads)[i] + run->optimizer.weight_decay * w;
             *v = step == 0 ? d : momentum * *v + d;
             ((double *)r->params_after)[i] = w - run->lr * *v;
         } else {
             float *v = (float *)s->velocity + i;
             float w = ((float *)r->params_before)[i];
-            float d = ((float *)r->grads)[i] + (float)run->weight_decay * w;
+            float d = ((float *)r->grads)[i] + (float)run->optimizer.weight_decay * w;
             *v = step == 0 ? d : (float)momentum * *v + d;
             ((float *)r->params_after)[i] = w - (float)run->lr * *v;
         }
@@ -183,7 +183,7 @@ static inline void synthetic_run(synthetic *s, size_t first) {
             synthetic_local(s, step, device, SIZE_MAX);
         }
         synthetic_reduce(s, step);
-        synthetic_update(s, step, 0, c->run.momentum);
+        synthetic_update(s, step, 0, c->run.optimizer.momentum);
         for (size_t rank = 1; rank < c->ranks; rank++) {
             memcpy(ls_case_reduced(c, step, rank)->params_after, ls_case_reduced(c, step, 0)->params_after,
                    synthetic_bytes(s));
@@ -200,8 +200,7 @@ static inline void synthetic_open(synthetic *s, const char *impl, const char *mo
                   .batch = SYNTHETIC_BATCH,
                   .steps = SYNTHETIC_STEPS,
                   .lr = 0.01,
-                  .momentum = 0.5,
-                  .weight_decay = 1e-4,
+                  .optimizer = {.momentum = 0.5, .weight_decay = 1e-4},
                   .seed = 3};
     snprintf(run.impl, sizeof run.impl, "%s", impl);
     snprintf(run.model, sizeof run.model, "%s", model);
@@ -213,6 +212,7 @@ static inline void synthetic_open(synthetic *s, const char *impl, const char *mo
                                   .normalize = s->c.normalize,
                                   .mean = s->c.mean,
                                   .std = s->c.std,
+                                  .loss = run.loss,
                                   .capture = true};
     assert_int_equal(cudaSetDevice(0), 0);
     assert_int_equal(ls_replica_open(&s->c.model, &options, &s->replica), LS_OK);
