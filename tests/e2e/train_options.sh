@@ -70,13 +70,20 @@ for impl in dp ddp mpi; do
   same "$impl" reference
 done
 
+# The speed-up names its base.
+expect_exit 0 "$LOCKSTEP" train --data "$data" --model seed-conv --impl ddp --devices 2 --batch 8 --epochs 1 --baseline
+grep -qE '^Trained 400 samples in .* samples/s' "$work/out" || fail "no throughput: $(tail -n 3 "$work/out")"
+grep -qE '^Speed-up over one device: [0-9.]+ \(ddp, 2 devices: [0-9]+ samples/s; base: single, 1 device, 8 samples a step' \
+  "$work/out" || fail "no speed-up: $(tail -n 3 "$work/out")"
+[ ! -s "$work/err" ] || fail "stderr is not empty: $(head -n 1 "$work/err")"
+
 expect_error 2 "'--betas' does not belong to --optimizer sgd" "$LOCKSTEP" train --betas 0.9,0.99
 expect_error 2 'nesterov needs' "$LOCKSTEP" train --nesterov --momentum 0
 expect_error 2 'label-smoothing' "$LOCKSTEP" train --loss mse --label-smoothing 0.1
 expect_error 2 'step-size' "$LOCKSTEP" train --lr-schedule step
 
 # Verification, with shards that had to be padded (50 samples, 3 ranks) and the end of an epoch on the way.
-for options in "--optimizer adam" "--optimizer rmsprop --centered --momentum 0.9 --lr-schedule step --step-size 1" \
+for options in "--optimizer adam" "--optimizer rmsprop --centered --momentum 0.9 --lr 0.001 --lr-schedule step --step-size 1" \
   "--loss rmse --reduction sum --nesterov --warmup-steps 2" "--label-smoothing 0.1 --optimizer adamw --amsgrad"; do
   # shellcheck disable=SC2086
   expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,3 --data synthetic:50 --model seed-conv --batch 8 --steps 4 \
