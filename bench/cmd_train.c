@@ -27,6 +27,54 @@ static ls_rc write_json(const ls_run *run, const ls_outcome *outcome) {
     return rc;
 }
 
+/* Samples a second of a run, over its epochs. */
+static double throughput(const ls_outcome *outcome) {
+    json_t *first = json_array_get(outcome->ranks, 0);
+    double samples = json_number_value(json_object_get(first, "samples"));
+    double seconds = json_number_value(json_object_get(first, "train_seconds"));
+    return seconds > 0 ? samples / seconds : 0;
+}
+
+/* The same steps on one device, with this run's samples a device. */
+static ls_rc measure_base(const char *program, const ls_run *run, const ls_outcome *outcome, size_t *batch,
+                          double *rate) {
+    ls_run base = *run;
+    size_t global = 0;
+    LS_TRY(ls_run_batches(run, batch, &global));
+    snprintf(base.impl, sizeof base.impl, "single");
+    base.devices = 1;
+    base.ranks = LS_RANKS_PROCESSES;
+    base.batch = *batch;
+    base.global_batch = 0;
+    base.steps = (size_t)json_integer_value(json_object_get(json_array_get(outcome->ranks, 0), "steps"));
+    base.log_every = 0;
+    base.evaluate = base.baseline = false;
+    base.save[0] = base.json[0] = '\0';
+    ls_outcome measured = {0};
+    LS_TRY(ls_run_check(&base));
+    ls_rc rc = ls_launch(program, &base, &measured);
+    *rate = rc == LS_OK ? throughput(&measured) : 0;
+    ls_outcome_release(&measured);
+    return rc;
+}
+
+/* What the run gained over one device, measured here and now. */
+static ls_rc print_speed_up(const char *program, const ls_run *run, const ls_outcome *outcome) {
+    size_t batch = 0;
+    double base = 0;
+    double rate = throughput(outcome);
+    LS_TRY(measure_base(program, run, outcome, &batch, &base));
+    printf(
+        "Speed-up over one device: %.2f (%s, %zu device%s: %.0f samples/s; base: single, 1 device, %zu samples a step, "
+        "the same steps: %.0f samples/s)\n",
+        base > 0 ? rate / base : 0, run->impl, run->devices, run->devices == 1 ? "" : "s", rate, batch, base);
+    size_t cores = ls_platform_shared_cores();
+    if (cores > 0 && run->devices > cores) {
+        printf("%zu devices share %zu cores: this is no measure of scaling\n", run->devices, cores);
+    }
+    return LS_OK;
+}
+
 ls_rc ls_command_train(int argc, char **argv) {
     ls_options options;
     bool help = false;
@@ -36,6 +84,12 @@ ls_rc ls_command_train(int argc, char **argv) {
     }
     ls_run *run = &options.run;
     run->evaluate = true;
+    if (run->baseline && run->steps == 0) {
+        return ls_fail(LS_BAD_INPUT, "--baseline: a run of 0 steps has no speed to compare");
+    }
+    if (run->baseline && ls_rank_started_outside(run)) {
+        return ls_fail(LS_BAD_INPUT, "--baseline needs a run that lockstep starts itself; measure one device apart");
+    }
     if (ls_rank_started_outside(run)) {
         return ls_rank_main(run);
     }
@@ -50,6 +104,9 @@ ls_rc ls_command_train(int argc, char **argv) {
     ls_rc rc = ls_launch(program, run, &outcome);
     if (rc == LS_OK && run->json[0] != '\0') {
         rc = write_json(run, &outcome);
+    }
+    if (rc == LS_OK && run->baseline) {
+        rc = print_speed_up(program, run, &outcome);
     }
     ls_outcome_release(&outcome);
     return rc;

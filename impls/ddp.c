@@ -23,7 +23,6 @@ typedef struct ddp {
     ls_rank rank;
     const ls_model *model;
     ls_dtype dtype;
-    double lr, momentum, weight_decay;
     ls_replica *replica;
     cudaStream_t compute, communication;
     ls_ddp_watch watch; /* owns the communicator */
@@ -172,9 +171,6 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     d->rank = *rank;
     d->model = model;
     d->dtype = run->dtype;
-    d->lr = run->lr;
-    d->momentum = run->momentum;
-    d->weight_decay = run->weight_decay;
     ls_rc rc = open_all(d, run, max_batch);
     if (rc != LS_OK) {
         d->failed = true;
@@ -280,7 +276,7 @@ static ls_rc run_step(ddp *d, const ls_batch *batch) {
     LS_TRY(ls_replica_forward(d->replica, &hooks));
     LS_TRY(ls_replica_loss(d->replica, ls_setup_denominator(batch->count)));
     LS_TRY(backward(d));
-    return ls_replica_sgd(d->replica, d->lr, d->momentum, d->weight_decay);
+    return ls_replica_update(d->replica);
 }
 
 static ls_rc keep_failure(ddp *d, ls_rc rc) {
@@ -303,7 +299,7 @@ static ls_rc ddp_synchronize(void *self) {
 
 static ls_rc ddp_loss(void *self, double *mean) {
     LS_TRY(ddp_synchronize(self));
-    return ls_setup_mean_loss(((ddp *)self)->replica, mean);
+    return ls_replica_read_loss(((ddp *)self)->replica, mean);
 }
 
 static ls_rc ddp_gradients(void *self, void *flat) {

@@ -36,7 +36,6 @@ typedef struct dp {
     device *devices;
     size_t param_count, classes, element;
     ls_dtype dtype;
-    double lr, momentum, weight_decay;
     size_t batch_count; /* of the last step */
     cudaEvent_t start, loss_done;
     ls_counters counters;
@@ -113,7 +112,7 @@ static ls_rc open_first(dp *d, const ls_run *run, size_t max_batch) {
     LS_CUDA(cudaMalloc(&d->dlogits, activations));
     LS_CUDA(cudaMalloc((void **)&d->labels, max_batch * sizeof *d->labels));
     LS_CUDA(cudaMalloc(&d->incoming, d->param_count * d->element));
-    LS_TRY(ls_loss_open(d->dtype, d->classes, max_batch, d->devices[0].stream, &d->loss));
+    LS_TRY(ls_loss_open(&run->loss, d->dtype, d->classes, max_batch, d->devices[0].stream, &d->loss));
     return ls_setup_initial(d->devices[0].replica, run->seed);
 }
 
@@ -183,9 +182,6 @@ static ls_rc dp_open(const ls_run *run, const ls_rank *rank, const ls_model *mod
     d->element = ls_dtype_size(run->dtype);
     d->param_count = model->param_count;
     d->classes = model->classes;
-    d->lr = run->lr;
-    d->momentum = run->momentum;
-    d->weight_decay = run->weight_decay;
     ls_rc rc = open_all(d, run, rank, model, max_batch);
     if (rc != LS_OK) {
         dp_close(d);
@@ -243,7 +239,8 @@ static ls_rc loss(dp *d, const ls_batch *batch) {
         }
     }
     LS_CUDA(ls_kernel_to_lanes(first->stream, d->element, ls_lanes(), batch->count, d->classes, d->rows, d->logits));
-    LS_TRY(ls_loss_compute(d->loss, ls_lanes(), batch->count, d->logits, d->labels, (double)batch->count, d->dlogits));
+    LS_TRY(ls_loss_compute(d->loss, ls_lanes(), batch->count, d->logits, d->labels, NULL, (double)batch->count,
+                           d->dlogits));
     LS_CUDA(ls_kernel_from_lanes(first->stream, d->element, ls_lanes(), batch->count, d->classes, d->dlogits, d->rows));
     LS_CUDA(cudaEventRecord(d->loss_done, first->stream));
     return LS_OK;
@@ -298,7 +295,7 @@ static ls_rc dp_step(void *self, const ls_batch *batch, size_t global_count) {
     }
     LS_TRY(backward(d));
     LS_TRY(reduce(d));
-    return ls_replica_sgd(d->devices[0].replica, d->lr, d->momentum, d->weight_decay);
+    return ls_replica_update(d->devices[0].replica);
 }
 
 /* Results. */
@@ -318,9 +315,7 @@ static ls_rc dp_loss(void *self, double *mean) {
     if (d->batch_count == 0) {
         return LS_OK;
     }
-    LS_TRY(ls_loss_read_sum(d->loss, mean));
-    *mean /= (double)d->batch_count;
-    return LS_OK;
+    return ls_loss_read(d->loss, mean);
 }
 
 static ls_rc dp_gradients(void *self, void *flat) {

@@ -19,7 +19,7 @@ typedef struct ls_rank {
 
 /* How the gradients of the devices become the gradient of the run, for verification. */
 typedef enum ls_reduction {
-    LS_REDUCTION_MEAN = 0, /* mean over ranks of each rank's mean loss (DistributedDataParallel) */
+    LS_REDUCTION_MEAN = 0, /* mean over ranks of the gradient of each rank's loss (DistributedDataParallel) */
     LS_REDUCTION_SUM = 1,  /* sum over devices of gradients of one loss over the whole batch (DataParallel) */
 } ls_reduction;
 
@@ -63,7 +63,7 @@ typedef struct ls_impl {
     ls_rc (*step)(void *self, const ls_batch *batch, size_t global_count);
     /* Waits until every device of this rank has finished, within rank->timeout. */
     ls_rc (*synchronize)(void *self);
-    /* Mean loss of this rank's batch in the last step. */
+    /* The loss (run->loss) of this rank's batch in the last step; 0 without samples. */
     ls_rc (*loss)(void *self, double *mean);
     /* The reduced gradient of the last step and the parameters, flat in ready order, of run->dtype. */
     ls_rc (*gradients)(void *self, void *flat);

@@ -22,7 +22,6 @@ typedef struct mpi {
     int device;
     const ls_model *model;
     ls_dtype dtype;
-    double lr, momentum, weight_decay;
     ls_replica *replica;
     cudaStream_t stream; /* the replica's */
     ls_counters counters;
@@ -157,9 +156,6 @@ static ls_rc mpi_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     m->device = rank->device;
     m->model = model;
     m->dtype = run->dtype;
-    m->lr = run->lr;
-    m->momentum = run->momentum;
-    m->weight_decay = run->weight_decay;
     ls_rc rc = ls_mpi_start(&m->world);
     rc = rc == LS_OK ? check_world(&m->world, run, rank) : rc;
     if (rc != LS_OK) { /* the same on all ranks: they end in order */
@@ -247,7 +243,7 @@ static ls_rc run_step(mpi *m, const ls_batch *batch) {
         return ls_fail(LS_DEVICE_FAILED, "backward ended with bucket %zu of %zu incomplete", m->next, m->plan.count);
     }
     LS_TRY(reduce(m));
-    return ls_replica_sgd(m->replica, m->lr, m->momentum, m->weight_decay);
+    return ls_replica_update(m->replica);
 }
 
 static ls_rc keep_failure(mpi *m, ls_rc rc) {
@@ -269,7 +265,7 @@ static ls_rc mpi_synchronize(void *self) {
 }
 
 static ls_rc mpi_loss(void *self, double *mean) {
-    return ls_setup_mean_loss(((mpi *)self)->replica, mean);
+    return ls_replica_read_loss(((mpi *)self)->replica, mean);
 }
 
 static ls_rc mpi_gradients(void *self, void *flat) {

@@ -46,10 +46,49 @@ const ls_option ls_option_table[] = {
      ls_option_format_size, RUN(steps), 0, 1e15},
     {"--warmup", "N", LS_COMMAND_SWEEP | LS_COMMAND_RANK, "untimed steps before the timed ones", ls_option_parse_size,
      ls_option_format_size, RUN(warmup), 0, 1000000},
-    {"--lr", "X", RUNS, "learning rate of SGD", ls_option_parse_double, ls_option_format_double, RUN(lr), 0, 1e6},
-    {"--momentum", "X", RUNS, "momentum of SGD", ls_option_parse_double, ls_option_format_double, RUN(momentum), 0, 1},
-    {"--weight-decay", "X", RUNS, "L2 penalty of SGD", ls_option_parse_double, ls_option_format_double,
-     RUN(weight_decay), 0, 1e6},
+    {"--loss", "cross-entropy|mse|rmse", RUNS, "mse and rmse against float targets, or the labels' one-hot vectors",
+     ls_option_parse_loss, ls_option_format_loss, 0, 0, 0},
+    {"--reduction", "mean|sum", RUNS, "of the loss over a rank's batch (dp: the whole batch)",
+     ls_option_parse_reduction, ls_option_format_reduction, 0, 0, 0},
+    {"--label-smoothing", "E", RUNS, "of cross entropy", ls_option_parse_double, ls_option_format_double,
+     RUN(loss.label_smoothing), 0, 1},
+    {"--optimizer", "sgd|adam|adamw|rmsprop", RUNS, "as PyTorch's", ls_option_parse_optimizer,
+     ls_option_format_optimizer, 0, 0, 0},
+    {"--lr", "X", RUNS, "learning rate (default: sgd, rmsprop 0.01; adam, adamw 0.001)", ls_option_parse_double,
+     ls_option_format_double, RUN(lr), 0, 1e6},
+    {"--momentum", "X", RUNS, "of sgd (default 0.5) and rmsprop (default 0)", ls_option_parse_double,
+     ls_option_format_hyper, RUN(optimizer.momentum), 0, 1},
+    {"--dampening", "X", RUNS, "of sgd's momentum", ls_option_parse_double, ls_option_format_hyper,
+     RUN(optimizer.dampening), 0, 1},
+    {"--nesterov", NULL, RUNS, "sgd: Nesterov's momentum", ls_option_parse_flag, ls_option_format_flag,
+     RUN(optimizer.nesterov), 0, 0},
+    {"--weight-decay", "X", RUNS, "L2 penalty; adamw: decoupled (default 0; adamw 0.01)", ls_option_parse_double,
+     ls_option_format_hyper, RUN(optimizer.weight_decay), 0, 1e6},
+    {"--betas", "B1,B2", RUNS, "of adam and adamw (default 0.9,0.999)", ls_option_parse_betas, ls_option_format_betas,
+     0, 0, 0},
+    {"--eps", "X", RUNS, "of adam, adamw and rmsprop (default 1e-8)", ls_option_parse_double, ls_option_format_hyper,
+     RUN(optimizer.eps), 0, 1e6},
+    {"--amsgrad", NULL, RUNS, "adam, adamw: the largest second moment so far", ls_option_parse_flag,
+     ls_option_format_flag, RUN(optimizer.amsgrad), 0, 0},
+    {"--alpha", "X", RUNS, "smoothing of rmsprop (default 0.99)", ls_option_parse_double, ls_option_format_hyper,
+     RUN(optimizer.alpha), 0, 1},
+    {"--centered", NULL, RUNS, "rmsprop: by the gradient's variance", ls_option_parse_flag, ls_option_format_flag,
+     RUN(optimizer.centered), 0, 0},
+    {"--maximize", NULL, RUNS, "climb instead of descend", ls_option_parse_flag, ls_option_format_flag,
+     RUN(optimizer.maximize), 0, 0},
+    {"--lr-schedule", "constant|step|cosine", RUNS, "learning rate by epoch, as StepLR and CosineAnnealingLR",
+     ls_option_parse_schedule, ls_option_format_schedule, 0, 0, 0},
+    {"--step-size", "N", RUNS, "step: epochs between two reductions", ls_option_parse_size,
+     ls_option_format_step_schedule, RUN(schedule.step_size), 1, 1000000},
+    {"--gamma", "X", RUNS, "step: factor of a reduction (default 0.1)", ls_option_parse_double,
+     ls_option_format_step_schedule, RUN(schedule.gamma), 0, 1e6},
+    {"--warmup-steps", "N", RUNS, "steps in which the learning rate rises from 0", ls_option_parse_size,
+     ls_option_format_size, RUN(schedule.warmup_steps), 0, 1e15},
+    {"--warmup", "N", LS_COMMAND_TRAIN, "the same as --warmup-steps", ls_option_parse_size, NULL,
+     RUN(schedule.warmup_steps), 0, 1e15},
+    {"--baseline", NULL, LS_COMMAND_TRAIN,
+     "afterwards train on one device with the same local batch; print the speed-up", ls_option_parse_flag,
+     ls_option_format_flag, RUN(baseline), 0, 0},
     {"--seed", "N", RUNS, "initial values and order of samples", ls_option_parse_seed, ls_option_format_seed, RUN(seed),
      0, 0},
     {"--log-every", "N", TRAINING, "a log line every so many batches; 0: none", ls_option_parse_size,
@@ -87,12 +126,12 @@ void ls_run_defaults(ls_run *run) {
         .batch = 64,
         .loader_threads = 1,
         .steps = SIZE_MAX,
-        .lr = 0.01,
-        .momentum = 0.5,
+        .schedule = {.gamma = LS_GAMMA_DEFAULT},
         .log_every = 10,
         .bucket_bytes = LS_BUCKET_BYTES_DEFAULT,
         .timeout = 60,
     };
+    ls_run_optimizer_defaults(run);
 }
 
 /* What a command does without any option. */
@@ -134,20 +173,22 @@ void ls_options_fit_devices(ls_options *options, size_t present) {
     options->device_count = kept > 0 ? kept : options->device_count;
 }
 
-static const ls_option *find_option(const char *flag, size_t length) {
+/* The row of command with this flag, else of another command. */
+static const ls_option *find_option(unsigned command, const char *flag, size_t length) {
+    const ls_option *found = NULL;
     for (const ls_option *option = ls_option_table; option->flag != NULL; option++) {
         if (strlen(option->flag) == length && strncmp(option->flag, flag, length) == 0) {
-            return option;
+            found = found == NULL || (option->commands & command) != 0 ? option : found;
         }
     }
-    return NULL;
+    return found;
 }
 
 /* One option and its value; *used: how many words it took. */
 static ls_rc parse_option(unsigned command, int count, char **words, ls_options *options, int *used) {
     const char *equals = strncmp(words[0], "--", 2) == 0 ? strchr(words[0], '=') : NULL;
     size_t length = equals != NULL ? (size_t)(equals - words[0]) : strlen(words[0]);
-    const ls_option *option = find_option(words[0], length);
+    const ls_option *option = find_option(command, words[0], length);
     if (option == NULL) {
         return ls_fail(LS_BAD_INPUT, "unknown option '%.*s'; --help lists the options", (int)length, words[0]);
     }
@@ -196,6 +237,7 @@ static ls_rc check_single_values(unsigned command, const ls_options *options) {
 ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *options, bool *help) {
     *help = false;
     LS_TRY(set_command_defaults(command, options));
+    ls_options_training_begin(&options->run);
     for (int i = 0; i < argc;) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             ls_options_print_help(command);
@@ -216,6 +258,7 @@ ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *opti
         LS_TRY(parse_option(command, argc - i, argv + i, options, &used));
         i += used;
     }
+    LS_TRY(ls_options_training_finish(&options->run));
     return check_single_values(command, options);
 }
 
@@ -262,6 +305,7 @@ static bool must_say(const ls_option *option, unsigned command, const ls_run *ru
     for (size_t i = 0; harness && i < sizeof lists / sizeof lists[0]; i++) {
         said = said || strcmp(option->flag, lists[i]) == 0;
     }
+    said = said || (option->format == ls_option_format_optimizer && run->optimizer.kind != 0);
     return said && value[0] != '\0';
 }
 
@@ -273,7 +317,7 @@ static const char *command_name(unsigned command) {
 }
 
 char **ls_options_argv(const char *program, unsigned command, const ls_run *run) {
-    enum { WORDS = 96, BYTES = 16 * 1024 };
+    enum { WORDS = 128, BYTES = 16 * 1024 };
     char **words = ls_calloc(1, WORDS * sizeof(char *) + BYTES, "a command line");
     if (words == NULL) {
         return NULL;
@@ -286,6 +330,8 @@ char **ls_options_argv(const char *program, unsigned command, const ls_run *run)
         free(words);
         return NULL;
     }
+    defaults.run.optimizer.kind = run->optimizer.kind; /* other hyper-parameters are usual with another optimizer */
+    ls_run_optimizer_defaults(&defaults.run);
     const char *first[2] = {program, command_name(command)};
     for (size_t i = 0; i < 2; i++) {
         words[count++] = text;

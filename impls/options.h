@@ -64,4 +64,7 @@ void ls_options_line(const char *program, unsigned command, const ls_run *run, c
 /* A run filled with the defaults. */
 void ls_run_defaults(ls_run *run);
 
+/* Learning rate and hyper-parameters as the optimizer of run->optimizer.kind has them by default. */
+void ls_run_optimizer_defaults(ls_run *run);
+
 #endif

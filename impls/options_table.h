@@ -47,4 +47,23 @@ void ls_option_format_normalize(const ls_option *option, const ls_run *run, char
 void ls_option_format_dtype(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *text, size_t size);
 
+/* Loss, optimizer and learning rate (options_training.c). begin: before options are read; finish: after, fills in what was
+ * not given with the optimizer's own defaults and refuses what does not fit together. */
+#define LS_GAMMA_DEFAULT 0.1
+void ls_options_training_begin(ls_run *run);
+ls_rc ls_options_training_finish(ls_run *run);
+ls_rc ls_option_parse_optimizer(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_loss(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_reduction(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_schedule(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_betas(const ls_option *option, const char *value, ls_options *options);
+void ls_option_format_optimizer(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_loss(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_reduction(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_schedule(const ls_option *option, const ls_run *run, char *text, size_t size);
+/* Nothing unless the schedule, or the optimizer, knows the number. */
+void ls_option_format_step_schedule(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_hyper(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_betas(const ls_option *option, const ls_run *run, char *text, size_t size);
+
 #endif

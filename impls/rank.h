@@ -34,4 +34,10 @@ ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *da
 /* Samples of a device and of all devices in a full step (from batch and global_batch). */
 ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);
 
+/* Epochs asked for, else the model's own: what the learning rate's schedule is laid out for. */
+size_t ls_run_epochs(const ls_run *run);
+
+/* The learning rate of a step: steps made before over all epochs, and its epoch from 0. */
+double ls_run_rate(const ls_run *run, uint64_t step, size_t epoch);
+
 #endif

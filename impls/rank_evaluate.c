@@ -73,7 +73,9 @@ ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *l
     }
     LS_TRY(task->data->impl->sum(task->self, sums, 3));
     ls_progress_bump(task->progress, LS_STAGE_EVALUATING);
-    *loss = sums[2] > 0 ? sums[0] / sums[2] : 0;
+    ls_loss_options mean = task->data->run->loss; /* over the test set, whatever the training's reduction */
+    mean.reduction = LS_LOSS_MEAN;
+    *loss = sums[2] > 0 ? ls_loss_value(&mean, sums[0], sums[2], task->data->model.classes) : 0;
     *correct = sums[1];
     *count = sums[2];
     return LS_OK;

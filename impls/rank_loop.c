@@ -87,6 +87,16 @@ static ls_rc log_loss(loop *l, size_t epoch, size_t step) {
     return LS_OK;
 }
 
+/* Every replica gets the step's learning rate, whoever updates. */
+static void set_rate(loop *l, size_t epoch) {
+    const ls_rank_task *task = l->task;
+    double rate = ls_run_rate(task->data->run, task->steps, epoch);
+    size_t count = 1;
+    for (size_t i = 0; i < count; i++) {
+        ls_replica_set_lr(task->data->impl->replica(task->self, i, &count), rate);
+    }
+}
+
 static ls_rc run_step(loop *l, size_t epoch, size_t step) {
     ls_rank_task *task = l->task;
     const ls_run *run = task->data->run;
@@ -95,6 +105,7 @@ static ls_rc run_step(loop *l, size_t epoch, size_t step) {
     ls_progress_bump(task->progress, LS_STAGE_TRAINING);
     LS_TRY(ls_batcher_get(l->batcher, step, &batch));
     size_t global_count = batch.count * task->rank.world; /* shards have equal lengths */
+    set_rate(l, epoch);
     LS_TRY(ls_rank_capture_before(l->capture));
     if (run->time_steps) {
         LS_TRY(timed_step(l, &batch, global_count));

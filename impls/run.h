@@ -8,7 +8,10 @@
 #include <stdint.h>
 
 #include "gpu/base/dtype.h"
+#include "reference/loss.h"
 #include "reference/normalize.h"
+#include "reference/optimizer.h"
+#include "reference/schedule.h"
 
 enum { LS_PATH_SIZE = 1024, LS_MODEL_TEXT_SIZE = 2048 };
 
@@ -30,7 +33,11 @@ typedef struct ls_run {
     size_t loader_threads;      /* 0: batches are made in the step that needs them */
     size_t epochs;              /* 0: the model's own default */
     size_t steps;               /* stop after so many steps; SIZE_MAX: whole epochs */
-    double lr, momentum, weight_decay;
+    ls_loss_options loss;
+    double lr;
+    ls_optimizer_options optimizer;
+    ls_schedule schedule;
+    bool baseline; /* train: measure one device afterwards and print the speed-up */
     uint64_t seed;
     size_t log_every;        /* 0: no log lines */
     size_t bucket_bytes;     /* cap of a gradient bucket */

@@ -42,3 +42,13 @@ ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global) {
     *global = run->global_batch;
     return LS_OK;
 }
+
+size_t ls_run_epochs(const ls_run *run) {
+    const ls_model_spec *spec = ls_zoo_find(run->model);
+    return run->epochs != 0 || spec == NULL ? run->epochs : spec->epochs;
+}
+
+double ls_run_rate(const ls_run *run, uint64_t step, size_t epoch) {
+    size_t epochs = ls_run_epochs(run);
+    return ls_schedule_rate(&run->schedule, run->lr, step, epoch, epochs > 0 ? epochs : 1);
+}

@@ -9,6 +9,9 @@ ls_rc ls_setup_options(const ls_run *run, int device, size_t max_batch, ls_repli
         .dtype = run->dtype,
         .device = device,
         .max_batch = max_batch,
+        .loss = run->loss,
+        .optimizer = run->optimizer,
+        .lr = run->lr,
         .capture = run->capture,
     };
     ls_model model; /* only its normalisation is wanted */
@@ -33,15 +36,4 @@ ls_rc ls_setup_initial(ls_replica *replica, uint64_t seed) {
     ls_rc rc = ls_replica_init(replica, flat);
     free(flat);
     return rc;
-}
-
-ls_rc ls_setup_mean_loss(ls_replica *replica, double *mean) {
-    *mean = 0.0;
-    size_t count = ls_replica_batch_count(replica);
-    if (count == 0) {
-        return LS_OK;
-    }
-    LS_TRY(ls_replica_read_loss_sum(replica, mean));
-    *mean /= (double)count;
-    return LS_OK;
 }

@@ -1,11 +1,11 @@
-/* What every implementation does the same way when it opens and when it reads a loss. */
+/* What every implementation does the same way when it opens. */
 #ifndef LS_IMPLS_SETUP_H
 #define LS_IMPLS_SETUP_H
 
 #include "impls/run.h"
 #include "reference/replica.h"
 
-/* The replica options that a run asks for: dtype, normalisation in force, capture. max_batch in samples. */
+/* The replica options that a run asks for: dtype, normalisation in force, loss, optimizer, capture. max_batch in samples. */
 ls_rc ls_setup_options(const ls_run *run, int device, size_t max_batch, ls_replica_options *out);
 
 /* Makes device current and opens a replica of model there; the caller closes it. Parameters are not set. */
@@ -13,9 +13,6 @@ ls_rc ls_setup_replica(const ls_run *run, const ls_model *model, int device, siz
 
 /* PyTorch's initial values for the seed into the replica. Synchronous; the replica's device is current. */
 ls_rc ls_setup_initial(ls_replica *replica, uint64_t seed);
-
-/* Mean loss over the replica's last batch; 0 without samples (such a rank contributes nothing). Waits. */
-ls_rc ls_setup_mean_loss(ls_replica *replica, double *mean);
 
 /* The denominator of a mean loss over count samples: count, or 1 without samples, where every term is absent anyway. */
 static inline double ls_setup_denominator(size_t count) {

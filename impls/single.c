@@ -28,8 +28,7 @@ static ls_rc single_open(const ls_run *run, const ls_rank *rank, const ls_model 
         return ls_fail(LS_BAD_INPUT, "single trains on 1 device, asked for %zu; use dp, ddp or mpi for more",
                        run->devices);
     }
-    ls_trainer_options options = {
-        .lr = run->lr, .momentum = run->momentum, .weight_decay = run->weight_decay, .seed = run->seed};
+    ls_trainer_options options = {.seed = run->seed};
     LS_TRY(ls_setup_options(run, rank->device, max_batch, &options.replica));
     single *s = ls_calloc(1, sizeof *s, "the single-device trainer");
     if (s == NULL) {
@@ -65,7 +64,7 @@ static ls_rc single_synchronize(void *self) {
 }
 
 static ls_rc single_loss(void *self, double *mean) {
-    return ls_setup_mean_loss(single_replica(self, 0, NULL), mean);
+    return ls_replica_read_loss(single_replica(self, 0, NULL), mean);
 }
 
 static ls_rc single_gradients(void *self, void *flat) {

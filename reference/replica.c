@@ -45,8 +45,12 @@ static ls_rc allocate_slots(ls_replica *replica) {
 
 static ls_rc allocate_flat(ls_replica *replica) {
     size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
-    void **flat[] = {&replica->params, &replica->grads, &replica->velocity};
-    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; i++) {
+    size_t states = ls_optimizer_state_count(&replica->options.optimizer);
+    void **flat[2 + LS_OPTIMIZER_MAX_STATES] = {&replica->params, &replica->grads};
+    for (size_t k = 0; k < states; k++) {
+        flat[2 + k] = &replica->optimizer_state[k];
+    }
+    for (size_t i = 0; i < 2 + states; i++) {
         LS_CUDA(cudaMalloc(flat[i], bytes));
         LS_CUDA(cudaMemsetAsync(*flat[i], 0, bytes, replica->stream));
     }
@@ -97,8 +101,10 @@ static ls_rc open_all(ls_replica *replica) {
     LS_TRY(allocate_samples(replica));
     LS_TRY(ls_replica_buffers_open(replica));
     LS_TRY(open_layers(replica));
-    LS_TRY(ls_loss_open(options->dtype, model->classes, options->max_batch, replica->stream, &replica->loss));
-    LS_TRY(ls_loss_open(options->dtype, model->classes, options->max_batch, replica->stream, &replica->test_loss));
+    LS_TRY(ls_loss_open(&options->loss, options->dtype, model->classes, options->max_batch, replica->stream,
+                        &replica->loss));
+    LS_TRY(ls_loss_open(&options->loss, options->dtype, model->classes, options->max_batch, replica->stream,
+                        &replica->test_loss));
     if (options->capture) {
         LS_TRY(ls_replica_capture_open(replica));
     }
@@ -117,6 +123,7 @@ ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, 
     }
     replica->model = model;
     replica->options = *options;
+    replica->lr = options->lr;
     replica->lanes = ls_lanes();
     while (model->layers[replica->first_param_layer].weight == SIZE_MAX) {
         replica->first_param_layer++; /* ls_model_resolve refuses a model without parameters */
@@ -143,11 +150,14 @@ static void close_layers(ls_replica *replica, ls_rc *rc) {
 }
 
 static void close_buffers(ls_replica *replica, ls_rc *rc) {
-    void *device[] = {replica->params,        replica->grads,      replica->velocity, replica->samples,
-                      replica->labels,        replica->correct,    replica->targets,  replica->grad_slots[0],
-                      replica->grad_slots[1], replica->output_grad};
+    void *device[] = {replica->params,        replica->grads,         replica->samples,
+                      replica->labels,        replica->correct,       replica->targets,
+                      replica->grad_slots[0], replica->grad_slots[1], replica->output_grad};
     for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
         LS_CLOSE(*rc, cudaFree(device[i]));
+    }
+    for (size_t k = 0; k < LS_OPTIMIZER_MAX_STATES; k++) {
+        LS_CLOSE(*rc, cudaFree(replica->optimizer_state[k]));
     }
     LS_CLOSE(*rc, cudaFreeHost(replica->host_correct));
 }
@@ -210,4 +220,24 @@ int ls_replica_device(const ls_replica *replica) {
 
 size_t ls_replica_batch_count(const ls_replica *replica) {
     return replica->batch;
+}
+
+const ls_optimizer_options *ls_replica_optimizer(const ls_replica *replica) {
+    return &replica->options.optimizer;
+}
+
+void *ls_replica_optimizer_state(ls_replica *replica, size_t k) {
+    return k < LS_OPTIMIZER_MAX_STATES ? replica->optimizer_state[k] : NULL;
+}
+
+uint64_t ls_replica_optimizer_step(const ls_replica *replica) {
+    return replica->optimizer_steps;
+}
+
+void ls_replica_optimizer_set_step(ls_replica *replica, uint64_t steps) {
+    replica->optimizer_steps = steps;
+}
+
+void ls_replica_set_lr(ls_replica *replica, double lr) {
+    replica->lr = lr;
 }

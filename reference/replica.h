@@ -5,7 +5,9 @@
 #define LS_REFERENCE_REPLICA_H
 
 #include "gpu/gpu.h"
+#include "reference/loss.h"
 #include "reference/model.h"
+#include "reference/optimizer.h"
 
 /* A batch on the host. The memory must stay unchanged until the step that uses it has finished (see ls_batcher). */
 typedef struct ls_batch {
@@ -26,6 +28,9 @@ typedef struct ls_replica_options {
     int device;
     size_t max_batch;
     ls_normalize normalize;
+    ls_loss_options loss;
+    ls_optimizer_options optimizer;
+    double lr;    /* learning rate, until ls_replica_set_lr */
     bool capture; /* keep copies of local gradients and decisions for verification */
 } ls_replica_options;
 
@@ -39,8 +44,8 @@ typedef struct ls_hooks {
 
 typedef struct ls_replica ls_replica;
 
-/* Makes options->device current and leaves it so. model must outlive the replica. Parameters, gradients and velocity start
- * as zeros. */
+/* Makes options->device current and leaves it so. model must outlive the replica. Parameters, gradients and the
+ * optimizer's state start as zeros. */
 ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, ls_replica **out);
 void ls_replica_close(ls_replica *replica);
 
@@ -51,13 +56,22 @@ ls_rc ls_replica_init(ls_replica *replica, const float *flat);
 ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch);
 /* Forward pass of the batch last given. */
 ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks);
-/* Cross entropy of the forward's output against the batch's labels, and its gradient with respect to the output:
- * (softmax - onehot)/denominator; denominator = batch count for the mean over this batch. */
+/* The loss (options.loss) of the forward's output against the batch's labels, and its gradient with respect to the output.
+ * denominator: the samples that a mean is over, the batch count for the mean over this batch; unused by a sum. */
 ls_rc ls_replica_loss(ls_replica *replica, double denominator);
 /* Backward pass from ls_replica_output_grad. Gradients are written, not accumulated. Without samples they are zeros. */
 ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks);
-/* One SGD launch over the flat buffers (ls_kernel_sgd). The first call after open starts the momentum buffer. */
-ls_rc ls_replica_sgd(ls_replica *replica, double lr, double momentum, double weight_decay);
+/* One step of the optimizer (options.optimizer) at the rate last set: one launch over the flat buffers. */
+ls_rc ls_replica_update(ls_replica *replica);
+/* The learning rate of the steps to come. Whoever runs the training loop sets it, for every replica. */
+void ls_replica_set_lr(ls_replica *replica, double lr);
+
+/* The optimizer's state: its options, buffer k (device pointer, param_count elements in ready order,
+ * k < ls_optimizer_state_count(options)), and the steps made so far. */
+const ls_optimizer_options *ls_replica_optimizer(const ls_replica *replica);
+void *ls_replica_optimizer_state(ls_replica *replica, size_t k);
+uint64_t ls_replica_optimizer_step(const ls_replica *replica);
+void ls_replica_optimizer_set_step(ls_replica *replica, uint64_t steps);
 
 /* Device pointers; flat buffers in ready order, activations in the platform's layout. */
 void *ls_replica_params(ls_replica *replica);
@@ -70,8 +84,9 @@ ls_dtype ls_replica_dtype(const ls_replica *replica);
 int ls_replica_device(const ls_replica *replica);
 size_t ls_replica_batch_count(const ls_replica *replica);
 
-/* Host values of the last step; these wait for the stream. loss: sum of the batch's losses as of ls_replica_loss
- * (divide by the count for the mean). The flat copies hold param_count values of dtype. */
+/* Host values of the last step; these wait for the stream. loss_sum: sum of the batch's terms (ls_loss_value makes the loss
+ * of it); loss: of the batch, 0 without samples. The flat copies hold param_count values of dtype. */
+ls_rc ls_replica_read_loss(ls_replica *replica, double *loss);
 ls_rc ls_replica_read_loss_sum(ls_replica *replica, double *sum);
 ls_rc ls_replica_read_params(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_grads(ls_replica *replica, void *flat);
@@ -82,8 +97,8 @@ ls_rc ls_replica_read_grads(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_captured_grads(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_decisions(ls_replica *replica, uint8_t *decisions);
 
-/* Forward only, in batches, over the given samples of a data set held in host memory: adds the sum of losses and the
- * number of right answers. Synchronous. The activations are overwritten; gradients, captures and the loss of the last step
+/* Forward only, in batches, over the given samples of a data set held in host memory: adds the sum of the loss's terms and
+ * the number of right answers. Synchronous. The activations are overwritten; gradients, captures and the loss of the last step
  * stay. */
 ls_rc ls_replica_evaluate(ls_replica *replica, const ls_batch *samples, double *loss_sum, double *correct);
 

@@ -17,8 +17,11 @@ struct ls_replica {
     size_t lanes;
     size_t first_param_layer; /* backward ends here, without an input gradient */
 
-    void *params, *grads, *velocity; /* [param_count], ready order */
-    bool velocity_started;
+    void *params, *grads; /* [param_count], ready order */
+
+    void *optimizer_state[LS_OPTIMIZER_MAX_STATES]; /* [param_count] each; NULL beyond what the optimizer keeps */
+    uint64_t optimizer_steps;                       /* made so far */
+    double lr;                                      /* of the steps to come */
 
     void *samples; /* [max_batch][features] of bytes or of floats, as the last batch's */
     /* buffers and masks (replica_buffers.c) */

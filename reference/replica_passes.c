@@ -54,7 +54,7 @@ ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
 
 ls_rc ls_replica_loss(ls_replica *replica, double denominator) {
     return ls_loss_compute(replica->loss, replica->lanes, replica->batch, ls_replica_output(replica), replica->labels,
-                           denominator, replica->output_grad);
+                           NULL, denominator, replica->output_grad);
 }
 
 /* Tells of a gradient whose kernels have just been enqueued. */
@@ -111,9 +111,17 @@ ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
     return LS_OK;
 }
 
-ls_rc ls_replica_sgd(ls_replica *replica, double lr, double momentum, double weight_decay) {
-    LS_CUDA(ls_kernel_sgd(replica->stream, replica->options.dtype, replica->model->param_count, replica->params,
-                          replica->grads, replica->velocity, lr, momentum, weight_decay, !replica->velocity_started));
-    replica->velocity_started = true;
+ls_rc ls_replica_update(ls_replica *replica) {
+    const ls_optimizer_options *options = &replica->options.optimizer;
+    ls_optimizer_step step = {.stream = replica->stream,
+                              .dtype = replica->options.dtype,
+                              .count = replica->model->param_count,
+                              .param = replica->params,
+                              .grad = replica->grads,
+                              .state = replica->optimizer_state,
+                              .steps = replica->optimizer_steps,
+                              .lr = replica->lr};
+    LS_CUDA(ls_optimizer_of(options)->step(options, &step));
+    replica->optimizer_steps++;
     return LS_OK;
 }

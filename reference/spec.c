@@ -295,7 +295,7 @@ static int parse_input(parser *p) {
 }
 
 int ls_spec_parse(const char *text, ls_model_spec *out, char *error, size_t size) {
-    *out = (ls_model_spec){.name = "custom", .summary = "a network of one's own", .epochs = LS_SPEC_EPOCHS, .std = 1};
+    *out = (ls_model_spec){.name = "custom", .summary = "a network of one's own", .epochs = LS_SPEC_EPOCHS};
     parser p = {.at = text, .line = 1, .column = 1, .spec = out, .error = error, .size = size};
     for (;;) {
         word w = next_word(&p);

@@ -48,12 +48,11 @@ void ls_trainer_close(ls_trainer *trainer) {
 }
 
 ls_rc ls_trainer_step(ls_trainer *trainer, const ls_batch *batch) {
-    const ls_trainer_options *options = &trainer->options;
     LS_TRY(ls_replica_input(trainer->replica, batch));
     LS_TRY(ls_replica_forward(trainer->replica, NULL));
     LS_TRY(ls_replica_loss(trainer->replica, (double)batch->count));
     LS_TRY(ls_replica_backward(trainer->replica, NULL));
-    return ls_replica_sgd(trainer->replica, options->lr, options->momentum, options->weight_decay);
+    return ls_replica_update(trainer->replica);
 }
 
 ls_replica *ls_trainer_replica(ls_trainer *trainer) {

@@ -7,8 +7,7 @@
 typedef struct ls_trainer ls_trainer;
 
 typedef struct ls_trainer_options {
-    ls_replica_options replica;
-    double lr, momentum, weight_decay;
+    ls_replica_options replica; /* with the loss, the optimizer and its learning rate */
     uint64_t seed;
 } ls_trainer_options;
 

@@ -5,6 +5,7 @@
 #include "impls/capture.h"
 #include "impls/impl.h"
 #include "reference/dataset.h"
+#include "reference/oracle/oracle.h"
 
 typedef struct ls_case {
     ls_run run;
@@ -40,5 +41,11 @@ static inline size_t ls_case_rank_of(const ls_case *c, size_t device) {
 
 /* Samples of all devices in a step. */
 size_t ls_case_samples(const ls_case *c, size_t step);
+
+/* The run's loss and optimizer as the oracle's (case_training.c); false: an optimizer that the oracle does not know. */
+ls_oracle_loss ls_case_loss(const ls_case *c);
+bool ls_case_optimizer(const ls_case *c, ls_oracle_optimizer *out);
+/* The learning rate of a step. */
+double ls_case_rate(const ls_case *c, size_t step);
 
 #endif

@@ -70,6 +70,8 @@ void ls_baseline_close(ls_baseline *baseline);
 
 /* The relative error per tensor that a gradient of this case may have (check_gradient.c). */
 double ls_gradient_limit(const ls_check_input *input, size_t step, size_t tensor);
+/* The same for max|error|/max|gradient|. */
+double ls_gradient_limit_max(const ls_check_input *input, size_t step, size_t tensor);
 
 /* For checks: enters a value with its bound; keeps the worst. False when it lies beyond the bound. */
 bool ls_finding_measure(ls_finding *finding, double observed, double bound);

@@ -48,6 +48,10 @@ double ls_gradient_limit(const ls_check_input *input, size_t step, size_t tensor
     return limits_of(input, step, tensor).l2;
 }
 
+double ls_gradient_limit_max(const ls_check_input *input, size_t step, size_t tensor) {
+    return limits_of(input, step, tensor).max;
+}
+
 /* Where terms cancel almost wholly, a relative bound has nothing to hold on to. Then the error is judged against the
  * terms themselves: n = samples*positions terms are added in some order, and each carries the roundings of about sqrt(k)
  * for every layer of k-term sums that its factors passed, forward and backward. Random roundings of n terms add up to
@@ -131,8 +135,9 @@ static void check_loss(const ls_check_input *input, size_t step, const char *who
     }
 }
 
-/* Cross entropy moves by at most twice the largest error of a logit, which the bounds on gradients hold to the same order:
- * the same limit, relative to losses above 1. */
+/* Cross entropy moves by at most twice the largest error of a logit, which the bounds on gradients hold to the same order; a
+ * squared error by twice its root times the error of the output, its root by no more than that error: the same limit,
+ * relative to losses above 1. */
 static ls_rc check_losses(const ls_check_input *input, size_t step, ls_finding *finding) {
     const ls_case *c = input->c;
     for (size_t rank = 0; rank < c->ranks; rank++) {
@@ -153,7 +158,9 @@ static ls_rc check_losses(const ls_check_input *input, size_t step, ls_finding *
             }
         }
         if (samples > 0) {
-            check_loss(input, step, "rank", rank, ls_case_reduced(c, step, rank)->loss, sum / (double)samples, finding);
+            ls_oracle_loss kind = ls_case_loss(c);
+            check_loss(input, step, "rank", rank, ls_case_reduced(c, step, rank)->loss,
+                       ls_oracle_loss_value(&kind, sum, (double)samples, c->model.classes), finding);
         }
     }
     return LS_OK;

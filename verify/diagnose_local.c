@@ -22,17 +22,22 @@ static double worst_tensor(const ls_case *c, const void *grads, const double *re
     return worst;
 }
 
-/* The gradient that the device should have had: of the mean over its samples, or over all of them under one loss. */
+/* The gradient that the device should have had: of the loss over its samples, or its part in one loss over all. */
 static ls_rc local_reference(const ls_check_input *input, size_t step, size_t device, double *out) {
     const ls_case *c = input->c;
     const ls_oracle_local *local = NULL;
-    LS_TRY(ls_oracle_cache_local(input->oracle, c, step, device, &local));
-    double count = c->reduction == LS_REDUCTION_MEAN ? (double)ls_case_local(c, step, device)->count
-                                                     : (double)ls_case_samples(c, step);
-    for (size_t i = 0; i < c->model.param_count; i++) {
-        out[i] = count > 0 ? local->grads[i] / count : 0;
+    double *weights = ls_calloc(c->devices, sizeof *weights, "weights of devices");
+    double loss = 0;
+    ls_rc rc = weights != NULL ? ls_oracle_cache_weights(input->oracle, c, step, weights, &loss) : LS_DEVICE_FAILED;
+    if (rc == LS_OK) {
+        rc = ls_oracle_cache_local(input->oracle, c, step, device, &local);
     }
-    return LS_OK;
+    double ranks = c->reduction == LS_REDUCTION_MEAN ? (double)c->ranks : 1; /* the mean comes with the reduction */
+    for (size_t i = 0; rc == LS_OK && i < c->model.param_count; i++) {
+        out[i] = local->grads[i] * weights[device] * ranks;
+    }
+    free(weights);
+    return rc;
 }
 
 typedef struct culprits {

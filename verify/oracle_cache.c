@@ -120,6 +120,7 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
                                  .count = count,
                                  .x = p->x,
                                  .labels = p->labels,
+                                 .loss = ls_case_loss(c),
                                  .denominator = 1,
                                  .decisions = local->decisions,
                                  .unit_roundoff = ls_roundoff(c->run.dtype)};
@@ -129,10 +130,12 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
 static void make_key(const ls_case *c, size_t step, size_t device, uint64_t key[2]) {
     const ls_capture_local *local = ls_case_local(c, step, device);
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
+    double loss[] = {(double)c->run.loss.kind, c->run.loss.label_smoothing};
     for (size_t k = 0; k < 2; k++) {
         uint64_t hash = LS_HASH_SEED ^ (k * UINT64_C(0x9e3779b97f4a7c15));
         hash = ls_hash(hash, &c->run.dtype, sizeof c->run.dtype);
         hash = ls_hash(hash, &c->normalize, sizeof c->normalize);
+        hash = ls_hash(hash, loss, sizeof loss);
         hash = ls_hash(hash, &c->data, sizeof c->data);
         hash = ls_hash(hash, params, c->model.param_count * ls_dtype_size(c->run.dtype));
         hash = ls_hash(hash, local->indices, (size_t)local->count * sizeof *local->indices);
@@ -207,17 +210,69 @@ ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t ste
     return rc;
 }
 
-ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t step, double *grads, double *loss) {
-    memset(grads, 0, c->model.param_count * sizeof *grads);
-    double samples = (double)ls_case_samples(c, step);
+ls_rc ls_oracle_cache_weights(ls_oracle_cache *cache, const ls_case *c, size_t step, double *weights, double *loss) {
+    ls_oracle_loss kind = ls_case_loss(c);
+    double ranks = (double)c->ranks;
     *loss = 0;
+    for (size_t rank = 0; rank < c->ranks; rank++) {
+        double sum = 0;
+        double samples = 0;
+        for (size_t device = 0; device < c->devices; device++) {
+            const ls_oracle_local *local = NULL;
+            if (ls_case_rank_of(c, device) == rank) {
+                LS_TRY(ls_oracle_cache_local(cache, c, step, device, &local));
+                sum += local->loss_sum;
+                samples += (double)ls_case_local(c, step, device)->count;
+            }
+        }
+        double slope = samples > 0 ? ls_oracle_loss_slope(&kind, sum, samples, c->model.classes) : 0;
+        *loss += samples > 0 ? ls_oracle_loss_value(&kind, sum, samples, c->model.classes) / ranks : 0;
+        for (size_t device = 0; device < c->devices; device++) {
+            if (ls_case_rank_of(c, device) == rank) {
+                weights[device] = c->reduction == LS_REDUCTION_MEAN ? slope / ranks : slope;
+            }
+        }
+    }
+    return LS_OK;
+}
+
+static ls_rc add_locals(ls_oracle_cache *cache, const ls_case *c, size_t step, double *weights, double *grads,
+                        double *loss) {
+    LS_TRY(ls_oracle_cache_weights(cache, c, step, weights, loss));
     for (size_t device = 0; device < c->devices; device++) {
         const ls_oracle_local *local = NULL;
         LS_TRY(ls_oracle_cache_local(cache, c, step, device, &local));
         for (size_t i = 0; i < c->model.param_count; i++) {
-            grads[i] += local->grads[i] / samples;
+            grads[i] += local->grads[i] * weights[device];
         }
-        *loss += local->loss_sum / samples;
+    }
+    return LS_OK;
+}
+
+ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t step, double *grads, double *loss) {
+    memset(grads, 0, c->model.param_count * sizeof *grads);
+    double *weights = ls_calloc(c->devices, sizeof *weights, "weights of devices");
+    ls_rc rc = weights != NULL ? add_locals(cache, c, step, weights, grads, loss) : LS_DEVICE_FAILED;
+    free(weights);
+    return rc;
+}
+
+static ls_rc add_magnitudes(ls_oracle_cache *cache, const ls_case *c, size_t step, const double *weights,
+                            double *magnitudes, double *unused) {
+    double loss = 0;
+    for (size_t device = 0; device < c->devices; device++) {
+        problem p;
+        if (weights[device] == 0) {
+            continue; /* no samples */
+        }
+        LS_TRY(problem_open(c, step, device, &p));
+        p.input.denominator = 1 / weights[device];
+        p.input.magnitudes = magnitudes;
+        int failed = ls_oracle_gradient(cache->oracle, &p.input, unused, &loss, NULL);
+        problem_close(&p);
+        if (failed != 0) {
+            return ls_fail(LS_DEVICE_FAILED, "out of memory in the oracle");
+        }
     }
     return LS_OK;
 }
@@ -226,23 +281,14 @@ ls_rc ls_oracle_cache_magnitudes(ls_oracle_cache *cache, const ls_case *c, size_
     LS_TRY(use_model(cache, &c->model));
     memset(magnitudes, 0, c->model.param_count * sizeof *magnitudes);
     double *unused = ls_calloc(c->model.param_count, sizeof(double), "a gradient");
-    if (unused == NULL) {
-        return LS_DEVICE_FAILED;
-    }
-    ls_rc rc = LS_OK;
+    double *weights = ls_calloc(c->devices, sizeof *weights, "weights of devices");
     double loss = 0;
-    for (size_t device = 0; device < c->devices && rc == LS_OK; device++) {
-        problem p;
-        rc = problem_open(c, step, device, &p);
-        if (rc == LS_OK) {
-            p.input.denominator = (double)ls_case_samples(c, step);
-            p.input.magnitudes = magnitudes;
-            if (ls_oracle_gradient(cache->oracle, &p.input, unused, &loss, NULL) != 0) {
-                rc = ls_fail(LS_DEVICE_FAILED, "out of memory in the oracle");
-            }
-            problem_close(&p);
-        }
+    ls_rc rc = LS_DEVICE_FAILED;
+    if (unused != NULL && weights != NULL) {
+        rc = ls_oracle_cache_weights(cache, c, step, weights, &loss);
+        rc = rc == LS_OK ? add_magnitudes(cache, c, step, weights, magnitudes, unused) : rc;
     }
     free(unused);
+    free(weights);
     return rc;
 }

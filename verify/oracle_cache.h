@@ -8,7 +8,7 @@
 
 typedef struct ls_oracle_cache ls_oracle_cache;
 
-/* The gradient of the sum (not the mean) of the losses of one device's samples in one step, at the parameters that the
+/* The gradient of the sum of the loss's terms over one device's samples in one step, whatever the reduction, at the parameters that the
  * step started from on its rank, following the device's decisions. */
 typedef struct ls_oracle_local {
     double *grads; /* [param_count], owned by the cache until the next case of another model */
@@ -23,7 +23,12 @@ void ls_oracle_cache_close(ls_oracle_cache *cache);
 ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t step, size_t device,
                             const ls_oracle_local **out);
 
-/* Gradient of the mean loss over all samples of a step, and that mean. grads: [param_count], overwritten. */
+/* What each device's gradient above is multiplied by in the gradient of the run's loss: the loss's derivative with respect to
+ * its rank's sum of terms, and the mean over ranks where ranks average. weights: [devices]. *loss: mean over ranks. */
+ls_rc ls_oracle_cache_weights(ls_oracle_cache *cache, const ls_case *c, size_t step, double *weights, double *loss);
+
+/* Gradient of the run's loss in a step (the mean over ranks of their losses; dp: one loss over all samples), and that loss.
+ * grads: [param_count], overwritten. */
 ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t step, double *grads, double *loss);
 
 /* Sum of |terms| of the same gradient (not remembered). */

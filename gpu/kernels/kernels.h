@@ -110,10 +110,21 @@ cudaError_t ls_kernel_log_softmax_backward(cudaStream_t stream, ls_dtype dtype, 
                                            size_t classes, const void *y, const void *dy, void *dx);
 
 /* cross_entropy.cu: PyTorch's CrossEntropyLoss on logits (log-softmax inside). losses[n] (dtype, batch elements): the loss
- * of each sample. dlogits (may be NULL): (softmax - onehot)/denominator, zero in lanes >= batch. */
+ * of each sample, (1 - smoothing)*NLL + smoothing/classes*sum_c(-log p_c). dlogits (may be NULL): (softmax - q)/denominator
+ * with q = (1 - smoothing)*onehot + smoothing/classes, zero in lanes >= batch. */
 cudaError_t ls_kernel_cross_entropy(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t classes,
-                                    const void *logits, const int32_t *labels, double denominator, void *losses,
-                                    void *dlogits);
+                                    const void *logits, const int32_t *labels, double smoothing, double denominator,
+                                    void *losses, void *dlogits);
+
+/* mse.cu: PyTorch's MSELoss over `values` outputs a sample. targets: [batch][values] float32, sample-major, or NULL: the
+ * one-hot vector of the label. losses[n] (dtype, batch elements): the sum over the outputs of (y - target)^2. dy (may be
+ * NULL): 2*(y - target)/denominator, zero in lanes >= batch. */
+cudaError_t ls_kernel_mse(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t values, const void *y,
+                          const int32_t *labels, const float *targets, double denominator, void *losses, void *dy);
+/* From that gradient to that of sqrt(sum/denominator): dy *= 1/(2*sqrt(sum/denominator)); *sum (device): of the losses. As
+ * in PyTorch not-a-number where the root is 0. */
+cudaError_t ls_kernel_rmse(cudaStream_t stream, ls_dtype dtype, size_t count, const double *sum, double denominator,
+                           void *dy);
 
 /* reduce.cu: *sum (one double) = sum of count values of dtype, added in double in a fixed order. */
 cudaError_t ls_kernel_sum(cudaStream_t stream, ls_dtype dtype, size_t count, const void *values, double *sum);
@@ -122,10 +133,40 @@ cudaError_t ls_kernel_sum(cudaStream_t stream, ls_dtype dtype, size_t count, con
 cudaError_t ls_kernel_accuracy(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t classes,
                                const void *logits, const int32_t *labels, uint8_t *correct);
 
-/* sgd.cu: one launch over a flat buffer, PyTorch's SGD: g += weight_decay*w; buf = first ? g : momentum*buf + g;
- * w -= lr*(momentum != 0 ? buf : g). velocity may be NULL when momentum is 0. Hyper-parameters are rounded to dtype. */
+/* The optimizers: one launch over a flat buffer each, to the formulas and in the order of operations of PyTorch's
+ * single-tensor path. Hyper-parameters are doubles; what the formulas make of them alone (1 - beta, bias corrections) is
+ * computed in double and then rounded to dtype. */
+
+/* sgd.cu: g = grad (negated to maximise) + weight_decay*w; buf = first ? g : momentum*buf + (1 - dampening)*g;
+ * w -= lr*(momentum == 0 ? g : nesterov ? g + momentum*buf : buf). velocity may be NULL when momentum is 0. */
+typedef struct ls_sgd {
+    double lr, momentum, dampening, weight_decay;
+    int nesterov, maximize;
+    int first; /* the first step: velocity is written, not read */
+} ls_sgd;
 cudaError_t ls_kernel_sgd(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
-                          void *velocity, double lr, double momentum, double weight_decay, int first);
+                          void *velocity, const ls_sgd *options);
+
+/* adam.cu: decoupled (AdamW): w *= 1 - lr*weight_decay, else (Adam): g += weight_decay*w; m = beta1*m + (1 - beta1)*g;
+ * v = beta2*v + (1 - beta2)*g^2; w -= lr/(1 - beta1^step) * m/(sqrt(v)/sqrt(1 - beta2^step) + eps); with amsgrad the largest
+ * v so far in place of v. max_exp_avg_sq may be NULL without amsgrad. The buffers start as zeros. */
+typedef struct ls_adam {
+    double lr, beta1, beta2, eps, weight_decay;
+    int decoupled, amsgrad, maximize;
+    uint64_t step; /* 1 for the first */
+} ls_adam;
+cudaError_t ls_kernel_adam(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
+                           void *exp_avg, void *exp_avg_sq, void *max_exp_avg_sq, const ls_adam *options);
+
+/* rmsprop.cu: g += weight_decay*w; v = alpha*v + (1 - alpha)*g^2; centered: a = alpha*a + (1 - alpha)*g and v - a^2 in place
+ * of v; r = g/(sqrt(v) + eps); momentum: buf = momentum*buf + r in place of r; w -= lr*r. grad_avg may be NULL unless
+ * centered, momentum_buffer when momentum is 0. The buffers start as zeros. */
+typedef struct ls_rmsprop {
+    double lr, alpha, eps, weight_decay, momentum;
+    int centered, maximize;
+} ls_rmsprop;
+cudaError_t ls_kernel_rmsprop(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
+                              void *square_avg, void *grad_avg, void *momentum_buffer, const ls_rmsprop *options);
 
 /* elementwise.cu: y *= factor (factor rounded to dtype); y += x. */
 cudaError_t ls_kernel_scale(cudaStream_t stream, ls_dtype dtype, size_t count, double factor, void *y);

@@ -57,10 +57,10 @@ extern const ls_oracle_kind ls_oracle_conv, ls_oracle_linear, ls_oracle_relu, ls
 void ls_oracle_batchnorm_statistics(const ls_oracle_pass *pass, double *mean, double *variance, double *mean_error,
                                     double *variance_error);
 
-/* Sum of the block's cross-entropy losses against labels; dlogits[class][lane] = (softmax - onehot)/denominator, zero in
- * the lanes without a sample. */
-double ls_oracle_cross_entropy(size_t classes, size_t used, const double *logits, const int32_t *labels,
-                               double denominator, double *dlogits);
+/* The loss over a block whose lane 0 is sample `first` (loss.c): the sum of its terms, and dy[output][lane] = the gradient of
+ * that sum divided by input->denominator, zero in the lanes without a sample. */
+double ls_oracle_terms(const ls_oracle_input *input, size_t outputs, size_t first, size_t used, const double *y,
+                       double *dy);
 
 /* Enters a decision that differs from the oracle's own: the candidates lie distance apart, the bound allows bound. */
 void ls_oracle_differs(const ls_oracle_pass *pass, size_t lane, size_t position, double distance, double bound);

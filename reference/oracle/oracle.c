@@ -317,9 +317,8 @@ int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *
         forward(oracle, input, &g, report != NULL ? report : &unused);
         for (size_t block = 0; block < g.blocks; block++) {
             ls_oracle_pass pass = make_pass(oracle, input, model->layer_count - 1, &g, block, NULL);
-            *loss_sum += ls_oracle_cross_entropy(values_at(model, model->layer_count), pass.used, pass.y,
-                                                 input->labels + pass.first_sample, input->denominator,
-                                                 oracle->dy + block_offset(model, model->layer_count, block));
+            *loss_sum += ls_oracle_terms(input, values_at(model, model->layer_count), pass.first_sample, pass.used,
+                                         pass.y, oracle->dy + block_offset(model, model->layer_count, block));
         }
         backward(oracle, input, &g, grads);
     }

@@ -20,12 +20,25 @@ typedef struct ls_oracle_decisions {
     size_t worst_sample, worst_layer, worst_position;
 } ls_oracle_decisions;
 
+typedef struct ls_oracle_loss {
+    enum { LS_ORACLE_CROSS_ENTROPY = 0, LS_ORACLE_MSE, LS_ORACLE_RMSE } kind;
+    bool sum;               /* over samples (and outputs), not their mean */
+    double label_smoothing; /* of cross entropy */
+} ls_oracle_loss;
+
+/* The loss made of the sum of its terms over samples, and its derivative with respect to that sum. A term is a sample's
+ * cross entropy, or its squared error summed over the outputs. */
+double ls_oracle_loss_value(const ls_oracle_loss *loss, double sum, double samples, size_t outputs);
+double ls_oracle_loss_slope(const ls_oracle_loss *loss, double sum, double samples, size_t outputs);
+
 typedef struct ls_oracle_input {
     const double *params;     /* param_count values in the model's flat (ready) order */
     size_t count;             /* samples */
     const double *x;          /* [count][features] */
     const int32_t *labels;    /* [count] */
-    double denominator;       /* of the loss: gradient of sum(losses)/denominator */
+    const double *targets;    /* [count][outputs] for squared errors, or NULL: the labels' one-hot vectors */
+    ls_oracle_loss loss;      /* which terms; how they are reduced is the caller's */
+    double denominator;       /* of the loss: gradient of sum(terms)/denominator */
     const uint8_t *decisions; /* [count][decisions_per_sample] to follow, or NULL: the oracle's own choices */
     double unit_roundoff;     /* u of the device's arithmetic, for the bound on followed decisions */
     double *statistics;       /* NULL, or [buffer_count]: each batchnorm's mean in running_mean's place and unbiased
@@ -38,7 +51,7 @@ typedef struct ls_oracle_input {
 /* Batchnorm normalises by the statistics of the samples of this call. Dropout follows the mask in decisions; without
  * decisions it lets everything pass.
  *
- * Adds the gradient of sum(losses)/denominator to grads (param_count, ready order; the caller zeroes) and sum(losses) to
+ * Adds the gradient of sum(terms)/denominator to grads (param_count, ready order; the caller zeroes) and sum(terms) to
  * *loss_sum. report may be NULL without decisions; it is accumulated into. Returns 0, or -1 when memory is short. */
 int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *grads, double *loss_sum,
                        ls_oracle_decisions *report);
@@ -48,8 +61,23 @@ void ls_oracle_pixels(const uint8_t *pixels, ls_shape shape, const ls_normalize 
 /* The same of floats, which ToTensor leaves as they are. */
 void ls_oracle_values(const float *values, ls_shape shape, const ls_normalize *normalize, double *x);
 
-/* PyTorch's SGD in double: g += weight_decay*w; buf = first ? g : momentum*buf + g; w -= lr*buf. */
-void ls_oracle_sgd(size_t count, double *params, const double *grads, double *velocity, double lr, double momentum,
-                   double weight_decay, bool first);
+/* PyTorch's optimizers in double: torch.optim's names. */
+typedef struct ls_oracle_optimizer {
+    enum { LS_ORACLE_SGD = 0, LS_ORACLE_ADAM, LS_ORACLE_ADAMW, LS_ORACLE_RMSPROP } rule;
+    double momentum, dampening, weight_decay, beta1, beta2, eps, alpha;
+    bool nesterov, amsgrad, centered, maximize;
+} ls_oracle_optimizer;
+
+enum { LS_ORACLE_STATES = 3 };
+
+/* One step. state: LS_ORACLE_STATES buffers of count values, zeros before the first: SGD's velocity; Adam's first and second
+ * moment and the largest second one; RMSprop's square and gradient averages and velocity. step: 0 for the first. */
+void ls_oracle_update(const ls_oracle_optimizer *optimizer, size_t count, double *params, const double *grads,
+                      double *const *state, size_t step, double lr);
+
+/* SGD's: g += weight_decay*w; buf = first ? g : momentum*buf + (1 - dampening)*g; w -= lr*g without momentum, lr*(g +
+ * momentum*buf) with Nesterov's, else lr*buf. */
+void ls_oracle_sgd(const ls_oracle_optimizer *optimizer, size_t count, double *params, const double *grads,
+                   double *velocity, double lr, bool first);
 
 #endif

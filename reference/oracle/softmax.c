@@ -1,4 +1,4 @@
-/* Flatten, log-softmax and cross entropy. */
+/* Flatten and log-softmax. */
 #include <math.h>
 #include <string.h>
 
@@ -46,22 +46,6 @@ static void log_softmax_dx(const ls_oracle_pass *pass) {
             pass->dx[at] += pass->dy[at] - exp(pass->y[at]) * total;
         }
     }
-}
-
-double ls_oracle_cross_entropy(size_t classes, size_t used, const double *logits, const int32_t *labels,
-                               double denominator, double *dlogits) {
-    memset(dlogits, 0, classes * LANES * sizeof *dlogits);
-    double sum = 0;
-    for (size_t lane = 0; lane < used; lane++) {
-        double shift = log_sum_exp(logits, classes, lane);
-        size_t label = (size_t)labels[lane];
-        sum += shift - logits[label * LANES + lane];
-        for (size_t c = 0; c < classes; c++) {
-            double softmax = exp(logits[c * LANES + lane] - shift);
-            dlogits[c * LANES + lane] = (softmax - (c == label ? 1 : 0)) / denominator;
-        }
-    }
-    return sum;
 }
 
 static void flatten_forward(const ls_oracle_pass *pass) {

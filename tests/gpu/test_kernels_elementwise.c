@@ -129,73 +129,6 @@ static void test_relu_counts(void **state) {
     }
 }
 
-/* torch.optim.SGD in float64 from w = 1 with lr 0.1 and the gradients 0.5, -0.25, 0.125. */
-static void test_sgd_golden(void **state) {
-    (void)state;
-    static const struct {
-        double momentum, weight_decay, expected[3];
-    } cases[] = {
-        {0, 0, {.95, .975, .9625}},
-        {.5, 0, {.95, .95, .9375}},
-        {.5, .1, {.94, .9256, .896644}},
-    };
-    const double gradients[] = {.5, -.25, .125};
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        const double one = 1, junk = NAN; /* the first step does not read the velocity */
-        void *w = device_values(LS_FLOAT64, &one, 1);
-        void *velocity = cases[c].momentum != 0 ? device_values(LS_FLOAT64, &junk, 1) : NULL;
-        for (int step = 0; step < 3; step++) {
-            void *g = device_values(LS_FLOAT64, &gradients[step], 1);
-            CUDA_OK(ls_kernel_sgd(0, LS_FLOAT64, 1, w, g, velocity, .1, cases[c].momentum, cases[c].weight_decay,
-                                  step == 0));
-            double *got = host_values(LS_FLOAT64, w, 1);
-            /* at most 7 roundings a step of numbers of at most 1 */
-            assert_true(fabs(*got - cases[c].expected[step]) <= 7 * 3 * 0x1p-53);
-            free(got);
-            device_free(g);
-        }
-        device_free(w);
-        if (velocity != NULL) {
-            device_free(velocity);
-        }
-    }
-}
-
-/* One step with momentum and weight decay against the formula in double. */
-static void check_sgd(size_t count) {
-    double *w = host_doubles(count), *g = host_doubles(count), *v = host_doubles(count);
-    fill_random(w, count, 8);
-    fill_random(g, count, 9);
-    fill_random(v, count, 10);
-    void *dev_w = device_values(LS_FLOAT32, w, count), *dev_g = device_values(LS_FLOAT32, g, count);
-    void *dev_v = device_values(LS_FLOAT32, v, count);
-    CUDA_OK(ls_kernel_sgd(0, LS_FLOAT32, count, dev_w, dev_g, dev_v, .01, .5, .001, 0));
-    double *got_w = host_values(LS_FLOAT32, dev_w, count), *got_v = host_values(LS_FLOAT32, dev_v, count);
-    for (size_t i = 0; i < count; i++) {
-        double velocity = .5 * v[i] + (g[i] + (double).001f * w[i]);
-        double weight = w[i] - (double).01f * velocity;
-        double size = fabs(.5 * v[i]) + fabs(g[i]) + fabs(.001 * w[i]);
-        /* 2 products and 2 sums make the velocity, a product and a difference more the weight */
-        assert_true(fabs(got_v[i] - velocity) <= sum_bound(LS_FLOAT32, 4, size));
-        assert_true(fabs(got_w[i] - weight) <= sum_bound(LS_FLOAT32, 6, fabs(w[i]) + .01 * size));
-    }
-    free(w);
-    free(g);
-    free(v);
-    free(got_w);
-    free(got_v);
-    device_free(dev_w);
-    device_free(dev_g);
-    device_free(dev_v);
-}
-
-static void test_sgd_counts(void **state) {
-    (void)state;
-    for (size_t c = 0; c < COUNTS; c++) {
-        check_sgd(counts[c]);
-    }
-}
-
 /* Added in double: for float32 values of up to 2^20 elements the sum has at most count-1 roundings in double. */
 static void check_sum(ls_dtype dtype, size_t count) {
     double *values = host_doubles(count);
@@ -229,8 +162,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_relu_special_values), cmocka_unit_test(test_relu_backward_signed_zero),
         cmocka_unit_test(test_relu_counts),         cmocka_unit_test(test_positive),
-        cmocka_unit_test(test_scale_and_add),       cmocka_unit_test(test_sgd_golden),
-        cmocka_unit_test(test_sgd_counts),          cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_scale_and_add),       cmocka_unit_test(test_sum),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void defaults_are_those_of_the_sources(void **state) {
     ls_run run = good(LS_COMMAND_TRAIN, "").run;
     assert_int_equal(run.batch, 64);
     assert_float_equal(run.lr, 0.01, 0);
-    assert_float_equal(run.momentum, 0.5, 0);
+    assert_float_equal(run.optimizer.momentum, 0.5, 0);
     assert_int_equal(run.log_every, 10);
     assert_int_equal(run.seed, 0);
     assert_int_equal(run.bucket_bytes, 26214400);
@@ -93,8 +93,8 @@ static void every_option_reaches_its_field(void **state) {
     assert_int_equal(run.epochs, 4);
     assert_int_equal(run.steps, 9);
     assert_float_equal(run.lr, 0.125, 0);
-    assert_float_equal(run.momentum, 0.75, 0);
-    assert_float_equal(run.weight_decay, 0.5, 0);
+    assert_float_equal(run.optimizer.momentum, 0.75, 0);
+    assert_float_equal(run.optimizer.weight_decay, 0.5, 0);
     assert_true(run.seed == UINT64_MAX);
     assert_int_equal(run.log_every, 3);
     assert_int_equal(run.bucket_bytes, 16384);
@@ -191,7 +191,11 @@ static void a_run_survives_its_command_line(void **state) {
         "--impl dp --devices 2 --normalize 0.485/0.456/0.406,0.229/0.224/0.225",
         "--impl mpi --devices 2 --normalize none --dtype float64 --batch 9 --epochs 2 --steps 0 --lr 0.1 --momentum 0",
         "--impl single --devices 1 --global-batch 130 --seed 42 --log-every 0 --bucket-bytes 4097 --timeout 0.3",
-        "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors"};
+        "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors",
+        "--optimizer adam --lr 0.01", /* SGD's usual rate is not Adam's */
+        "--optimizer adamw --weight-decay 0 --betas 0.5,0.999 --amsgrad --maximize --loss rmse --reduction sum",
+        "--optimizer rmsprop --momentum 0.5 --alpha 0.8 --eps 0.001 --centered --lr-schedule step --step-size 2",
+        "--nesterov --lr-schedule step --step-size 1 --gamma 0.5 --warmup 12 --label-smoothing 0.3 --log-every 1"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         ls_run run = good(LS_COMMAND_TRAIN, lines[i]).run;
         run.capture = run.time_steps = i % 2 == 0;
@@ -215,6 +219,9 @@ static void a_run_survives_its_command_line(void **state) {
         ls_options_line("program", LS_COMMAND_RANK, &again.run, second, sizeof second);
         assert_string_equal(first, second);
         assert_int_equal(again.run.capture, run.capture);
+        assert_memory_equal(&again.run.optimizer, &run.optimizer, sizeof run.optimizer);
+        assert_memory_equal(&again.run.schedule, &run.schedule, sizeof run.schedule);
+        assert_memory_equal(&again.run.loss, &run.loss, sizeof run.loss);
         assert_int_equal(again.run.devices, run.devices);
         assert_true(again.run.drop_last == run.drop_last && again.run.no_shuffle == run.no_shuffle);
         assert_int_equal(again.run.loader_threads, run.loader_threads);
@@ -222,6 +229,82 @@ static void a_run_survives_its_command_line(void **state) {
         assert_memory_equal(&again.run.normalize, &run.normalize, sizeof run.normalize);
         free(words);
     }
+}
+
+static void optimizers_bring_their_defaults(void **state) {
+    (void)state;
+    ls_run run = good(LS_COMMAND_TRAIN, "--optimizer adam").run;
+    assert_string_equal(ls_optimizer_of(&run.optimizer)->name, "adam");
+    assert_float_equal(run.lr, 1e-3, 0);
+    assert_float_equal(run.optimizer.beta1, 0.9, 0);
+    assert_float_equal(run.optimizer.beta2, 0.999, 0);
+    assert_float_equal(run.optimizer.eps, 1e-8, 0);
+    assert_float_equal(run.optimizer.weight_decay, 0, 0);
+    assert_float_equal(run.optimizer.momentum, 0, 0);
+    run = good(LS_COMMAND_VERIFY, "--lr 0.25 --betas 0.5,0.75 --amsgrad --optimizer adamw --maximize").run;
+    assert_float_equal(run.lr, 0.25, 0);
+    assert_float_equal(run.optimizer.beta1, 0.5, 0);
+    assert_float_equal(run.optimizer.beta2, 0.75, 0);
+    assert_float_equal(run.optimizer.weight_decay, 1e-2, 0);
+    assert_true(run.optimizer.amsgrad && run.optimizer.maximize);
+    run = good(LS_COMMAND_SWEEP, "--optimizer rmsprop --momentum 0.5 --centered --eps 1e-4").run;
+    assert_float_equal(run.lr, 1e-2, 0);
+    assert_float_equal(run.optimizer.alpha, 0.99, 0);
+    assert_float_equal(run.optimizer.momentum, 0.5, 0);
+    assert_float_equal(run.optimizer.eps, 1e-4, 0);
+    assert_true(run.optimizer.centered);
+    run = good(LS_COMMAND_TRAIN, "--optimizer rmsprop").run;
+    assert_float_equal(run.optimizer.momentum, 0, 0);
+    run = good(LS_COMMAND_TRAIN, "--nesterov --momentum 0.5 --dampening 0").run;
+    assert_true(run.optimizer.nesterov);
+}
+
+static void losses_and_schedules(void **state) {
+    (void)state;
+    ls_run run = good(LS_COMMAND_TRAIN, "--loss rmse --reduction sum --lr-schedule step --step-size 3").run;
+    assert_int_equal(run.loss.kind, LS_LOSS_RMSE);
+    assert_int_equal(run.loss.reduction, LS_LOSS_SUM);
+    assert_int_equal(run.schedule.kind, LS_SCHEDULE_STEP);
+    assert_int_equal(run.schedule.step_size, 3);
+    assert_float_equal(run.schedule.gamma, 0.1, 0);
+    run = good(LS_COMMAND_TRAIN, "--label-smoothing 0.25 --lr-schedule cosine --warmup 7").run;
+    assert_float_equal(run.loss.label_smoothing, 0.25, 0);
+    assert_int_equal(run.schedule.kind, LS_SCHEDULE_COSINE);
+    assert_int_equal(run.schedule.warmup_steps, 7);
+    assert_int_equal(run.warmup, 0);
+    run = good(LS_COMMAND_SWEEP, "--warmup 7 --warmup-steps 9").run; /* a sweep's untimed steps are another thing */
+    assert_int_equal(run.warmup, 7);
+    assert_int_equal(run.schedule.warmup_steps, 9);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    unsigned train = LS_COMMAND_TRAIN;
+    refused(train, "--optimizer lion", "sgd|adam|adamw|rmsprop");
+    refused(train, "--betas 0.9,0.99", "'--betas' does not belong to --optimizer sgd; it is one of adam, adamw");
+    refused(train, "--optimizer adam --momentum 0.5", "it is one of sgd, rmsprop");
+    refused(train, "--optimizer adam --nesterov", "'--nesterov'");
+    refused(train, "--amsgrad --optimizer rmsprop", "'--amsgrad'");
+    refused(train, "--centered", "it is one of rmsprop");
+    refused(train, "--alpha 0.5 --optimizer adamw", "'--alpha'");
+    refused(train, "--eps 1e-3", "it is one of adam, adamw, rmsprop");
+    refused(train, "--optimizer rmsprop --dampening 0.1", "'--dampening'");
+    refused(train, "--nesterov --momentum 0", "--nesterov needs --momentum");
+    refused(train, "--nesterov --dampening 0.5", "--nesterov needs --momentum");
+    refused(train, "--optimizer adam --betas 0.9", "B1,B2");
+    refused(train, "--optimizer adam --betas 0.9,1", "below 1");
+    refused(train, "--optimizer adam --betas 0.9,0.99,0.5", "B1,B2");
+    refused(train, "--optimizer adam --betas x,y", "B1,B2");
+    refused(train, "--loss huber", "cross-entropy|mse|rmse");
+    refused(train, "--reduction none", "mean|sum");
+    refused(train, "--loss mse --label-smoothing 0.1", "does not belong to --loss mse");
+    refused(train, "--label-smoothing 1.5", "from 0 to 1");
+    refused(train, "--lr-schedule linear", "constant|step|cosine");
+    refused(train, "--lr-schedule step", "--step-size");
+    refused(train, "--lr-schedule cosine --step-size 3", "does not belong to --lr-schedule cosine");
+    refused(train, "--gamma 0.5", "'--gamma' does not belong to --lr-schedule constant");
+    refused(train, "--lr nan", "'--lr'");
+    refused(LS_COMMAND_VERIFY, "--warmup 3", "does not belong to this command");
 }
 
 static void a_line_is_quoted_for_the_shell(void **state) {
@@ -245,6 +328,9 @@ int main(void) {
         cmocka_unit_test(lists_keep_their_order),
         cmocka_unit_test(bad_values_are_refused_by_name),
         cmocka_unit_test(only_a_default_list_is_fitted_to_the_devices),
+        cmocka_unit_test(optimizers_bring_their_defaults),
+        cmocka_unit_test(losses_and_schedules),
+        cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_run_survives_its_command_line),
         cmocka_unit_test(a_line_is_quoted_for_the_shell),
     };

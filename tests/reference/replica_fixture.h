@@ -37,8 +37,12 @@ typedef struct fixture {
 static inline void fixture_open(fixture *f, const ls_model_spec *spec, ls_dtype dtype, size_t max_batch, bool capture) {
     char error[256];
     assert_int_equal(ls_model_resolve(spec, &f->model, error, sizeof error), 0);
-    ls_replica_options options = {
-        .dtype = dtype, .max_batch = max_batch, .normalize = spec->normalize, .capture = capture};
+    ls_replica_options options = {.dtype = dtype,
+                                  .max_batch = max_batch,
+                                  .normalize = spec->normalize,
+                                  .lr = 0.01,
+                                  .optimizer = {.momentum = 0.5},
+                                  .capture = capture};
     OK(ls_replica_open(&f->model, &options, &f->replica));
     f->initial = calloc(f->model.param_count, sizeof *f->initial);
     assert_non_null(f->initial);

@@ -98,7 +98,7 @@ static void test_three_steps_equal_torch(void **state) {
         OK(ls_replica_forward(f.replica, NULL));
         OK(ls_replica_loss(f.replica, GOLDEN_BATCH));
         OK(ls_replica_backward(f.replica, NULL));
-        OK(ls_replica_sgd(f.replica, 0.01, 0.5, 0.0));
+        OK(ls_replica_update(f.replica));
         OK(ls_replica_read_loss_sum(f.replica, &sum));
         OK(ls_replica_read_params(f.replica, params));
         assert_near(sum / GOLDEN_BATCH, losses[step], golden_bound);

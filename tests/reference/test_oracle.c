@@ -128,11 +128,12 @@ static void test_three_sgd_steps_equal_pytorch_float64(void **state) {
     static const double norms[] = {5.495754189750806, 5.495709596206702, 5.495659990534741};
     problem p;
     problem_open(&p, ls_zoo_find("seed-cnn"), 256);
+    const ls_oracle_optimizer sgd = {.momentum = 0.5};
     double *velocity = calloc(p.model.param_count, sizeof(double));
     assert_non_null(velocity);
     for (size_t step = 0; step < 3; step++) {
         assert_near(problem_gradient(&p), losses[step], golden_tolerance);
-        ls_oracle_sgd(p.model.param_count, p.params, p.grads, velocity, 0.01, 0.5, 0, step == 0);
+        ls_oracle_sgd(&sgd, p.model.param_count, p.params, p.grads, velocity, 0.01, step == 0);
         assert_near(norm(p.params, p.model.param_count), norms[step], golden_tolerance);
     }
     free(velocity);

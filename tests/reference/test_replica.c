@@ -244,7 +244,7 @@ static void test_same_bits_every_run(void **state) {
         for (size_t step = 0; step < 3; step++) {
             ls_batch batch = batch_of(&data, step, SAMPLES - 5);
             run_passes(&f, &batch, (double)batch.count, NULL);
-            OK(ls_replica_sgd(f.replica, 0.01, 0.5, 0.0));
+            OK(ls_replica_update(f.replica));
         }
         float *params = malloc(bytes);
         assert_non_null(params);

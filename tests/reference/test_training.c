@@ -122,9 +122,11 @@ static double train(ls_dtype dtype, size_t epochs, float *params) {
     ls_model model;
     char error[128];
     assert_int_equal(ls_model_resolve(ls_zoo_find("seed-conv"), &model, error, sizeof error), 0);
-    ls_trainer_options options = {.replica = {.dtype = dtype, .max_batch = 16, .normalize = {1, {0.1307}, {0.3081}}},
-                                  .lr = 0.01,
-                                  .momentum = 0.5,
+    ls_trainer_options options = {.replica = {.dtype = dtype,
+                                              .max_batch = 16,
+                                              .normalize = {1, {0.1307}, {0.3081}},
+                                              .lr = 0.01,
+                                              .optimizer = {.momentum = 0.5}},
                                   .seed = 42};
     ls_trainer *trainer = NULL;
     OK(ls_trainer_open(&model, &options, &trainer));
@@ -177,7 +179,7 @@ static void test_momentum(void **state) {
     char error[128];
     assert_int_equal(ls_model_resolve(ls_zoo_find("seed-conv"), &model, error, sizeof error), 0);
     ls_trainer_options options = {
-        .replica = {.dtype = LS_FLOAT64, .max_batch = 8}, .lr = 0.1, .momentum = 0.5, .seed = 42};
+        .replica = {.dtype = LS_FLOAT64, .max_batch = 8, .lr = 0.1, .optimizer = {.momentum = 0.5}}, .seed = 42};
     ls_trainer *trainer = NULL;
     OK(ls_trainer_open(&model, &options, &trainer));
     size_t count = model.param_count;

@@ -143,7 +143,7 @@ static inline void synthetic_reduce(synthetic *s, size_t step) {
                 samples += (size_t)ls_case_local(c, step, device)->count;
             }
         }
-        ls_case_reduced(c, step, rank)->loss = loss / (double)samples;
+        ls_case_reduced(c, step, rank)->loss = ls_loss_value(&c->run.loss, loss, (double)samples, c->model.classes);
     }
 }
 
@@ -155,13 +155,13 @@ static inline void synthetic_update(synthetic *s, size_t step, size_t rank, doub
         if (run->dtype == LS_FLOAT64) {
             double *v = (double *)s->velocity + i;
             double w = ((double *)r->params_before)[i];
-            double d = ((double *)r->grads)[i] + run->weight_decay * w;
+            double d = ((double *)r->grads)[i] + run->optimizer.weight_decay * w;
             *v = step == 0 ? d : momentum * *v + d;
             ((double *)r->params_after)[i] = w - run->lr * *v;
         } else {
             float *v = (float *)s->velocity + i;
             float w = ((float *)r->params_before)[i];
-            float d = ((float *)r->grads)[i] + (float)run->weight_decay * w;
+            float d = ((float *)r->grads)[i] + (float)run->optimizer.weight_decay * w;
             *v = step == 0 ? d : (float)momentum * *v + d;
             ((float *)r->params_after)[i] = w - (float)run->lr * *v;
         }
@@ -219,7 +219,7 @@ static inline void synthetic_run(synthetic *s, size_t first) {
             synthetic_local(s, step, device, SIZE_MAX);
         }
         synthetic_reduce(s, step);
-        synthetic_update(s, step, 0, c->run.momentum);
+        synthetic_update(s, step, 0, c->run.optimizer.momentum);
         for (size_t rank = 1; rank < c->ranks; rank++) {
             memcpy(ls_case_reduced(c, step, rank)->params_after, ls_case_reduced(c, step, 0)->params_after,
                    synthetic_bytes(s));
@@ -227,25 +227,19 @@ static inline void synthetic_run(synthetic *s, size_t first) {
     }
 }
 
-/* impl: "ddp" (a rank a device, mean), "dp" (one rank, sum) or "single". */
-static inline void synthetic_open(synthetic *s, const char *impl, const char *model, size_t devices, ls_dtype dtype) {
+/* Everything for a run, before any step. used: the optimizer of ls_replica_update, which may be another than the run says. */
+static inline void synthetic_prepare(synthetic *s, const ls_run *run, const ls_optimizer_options *used) {
     *s = (synthetic){0};
-    ls_run run = {.devices = devices,
-                  .data = "synthetic:600",
-                  .dtype = dtype,
-                  .batch = SYNTHETIC_BATCH,
-                  .steps = SYNTHETIC_STEPS,
-                  .lr = 0.01,
-                  .momentum = 0.5,
-                  .weight_decay = 1e-4,
-                  .seed = 3};
-    snprintf(run.impl, sizeof run.impl, "%s", impl);
-    snprintf(run.model, sizeof run.model, "%s", model);
-    assert_int_equal(ls_dataset_open(run.data, LS_SPLIT_TRAIN, &s->data), LS_OK);
-    assert_int_equal(ls_case_open(&run, ls_impl_find(impl), &s->data, SYNTHETIC_STEPS, &s->c), LS_OK);
+    assert_int_equal(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &s->data), LS_OK);
+    assert_int_equal(ls_case_open(run, ls_impl_find(run->impl), &s->data, SYNTHETIC_STEPS, &s->c), LS_OK);
     assert_int_equal(ls_oracle_cache_open(&s->oracle), LS_OK);
-    ls_replica_options options = {
-        .dtype = dtype, .max_batch = SYNTHETIC_BATCH, .normalize = s->c.normalize, .capture = true};
+    ls_replica_options options = {.dtype = run->dtype,
+                                  .max_batch = SYNTHETIC_BATCH,
+                                  .normalize = s->c.normalize,
+                                  .loss = run->loss,
+                                  .optimizer = *used,
+                                  .lr = run->lr,
+                                  .capture = true};
     assert_int_equal(cudaSetDevice(0), 0);
     assert_int_equal(ls_replica_open(&s->c.model, &options, &s->replica), LS_OK);
     s->velocity = calloc(1, synthetic_bytes(s));
@@ -257,13 +251,33 @@ static inline void synthetic_open(synthetic *s, const char *impl, const char *mo
         synthetic_allocate(s, step);
         synthetic_samples(s, step);
     }
-    ls_model_init(&s->c.model, run.seed, initial);
+    ls_model_init(&s->c.model, run->seed, initial);
     for (size_t rank = 0; rank < s->c.ranks; rank++) {
         for (size_t i = 0; i < s->c.model.param_count; i++) {
             synthetic_put(s, ls_case_reduced(&s->c, 0, rank)->params_before, i, (double)initial[i]);
         }
     }
     free(initial);
+}
+
+static inline ls_run synthetic_settings(const char *impl, const char *model, size_t devices, ls_dtype dtype) {
+    ls_run run = {.devices = devices,
+                  .data = "synthetic:600",
+                  .dtype = dtype,
+                  .batch = SYNTHETIC_BATCH,
+                  .steps = SYNTHETIC_STEPS,
+                  .lr = 0.01,
+                  .optimizer = {.momentum = 0.5, .weight_decay = 1e-4},
+                  .seed = 3};
+    snprintf(run.impl, sizeof run.impl, "%s", impl);
+    snprintf(run.model, sizeof run.model, "%s", model);
+    return run;
+}
+
+/* impl: "ddp" (a rank a device, mean), "dp" (one rank, sum) or "single". */
+static inline void synthetic_open(synthetic *s, const char *impl, const char *model, size_t devices, ls_dtype dtype) {
+    ls_run run = synthetic_settings(impl, model, devices, dtype);
+    synthetic_prepare(s, &run, &run.optimizer);
     synthetic_run(s, 0);
 }
 

@@ -187,13 +187,13 @@ static void test_wrong_update(void **state) {
             synthetic s;
             synthetic_open(&s, "single", "seed-conv", 1, dtype);
             const ls_run told = s.c.run;
-            double momentum = told.momentum;
+            double momentum = told.optimizer.momentum;
             if (which == 0) {
                 momentum = 0.45;
             } else if (which == 1) {
                 s.c.run.lr *= 1.01;
             } else {
-                s.c.run.weight_decay = 0;
+                s.c.run.optimizer.weight_decay = 0;
             }
             for (size_t step = 0; step < 3; step++) { /* as synthetic_run, but with this update */
                 if (step > 0) {

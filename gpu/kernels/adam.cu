@@ -1,0 +1,64 @@
+#include "gpu/kernels/root.h"
+
+/* PyTorch's torch.optim.Adam and AdamW (torch/optim/adam.py, adamw.py, single-tensor path): which of the two lies in the
+ * scalars alone. */
+template <typename T> struct adam_scalars {
+    T sign;          /* -1 to maximise */
+    T shrink, decay; /* AdamW: 1 - lr*weight_decay and 0; Adam: 1 and weight_decay */
+    T beta1, keep1;  /* keep: 1 - beta */
+    T beta2, keep2;
+    T root2, eps; /* root2: sqrt(1 - beta2^step) */
+    T step_size;  /* -lr/(1 - beta1^step) */
+};
+
+/* torch.maximum: not-a-number wins. */
+template <typename T> LS_DEVICE T adam_larger(T a, T b) {
+    return a > b || a != a ? a : b;
+}
+
+/* m, v: exp_avg, exp_avg_sq; top: max_exp_avg_sq. */
+template <typename T, bool amsgrad>
+LS_KERNEL adam_kernel(size_t count, T *param, const T *grad, T *m, T *v, T *top, adam_scalars<T> s) {
+    LS_GRID_STRIDE(i, count) {
+        T w = param[i] * s.shrink;
+        T g = s.sign * grad[i] + s.decay * w;
+        T mean = m[i] * s.beta1 + s.keep1 * g;
+        T square = v[i] * s.beta2 + s.keep2 * g * g;
+        m[i] = mean;
+        v[i] = square;
+        if (amsgrad) {
+            square = adam_larger(top[i], square);
+            top[i] = square;
+        }
+        param[i] = w + s.step_size * mean / (ls_root(square) / s.root2 + s.eps);
+    }
+}
+
+template <typename T>
+static cudaError_t adam(cudaStream_t stream, size_t count, void *param, const void *grad, void *mean, void *square,
+                        void *top, const ls_adam *o) {
+    adam_scalars<T> s;
+    double step = static_cast<double>(o->step);
+    s.sign = static_cast<T>(o->maximize ? -1 : 1);
+    s.shrink = static_cast<T>(o->decoupled ? 1 - o->lr * o->weight_decay : 1);
+    s.decay = static_cast<T>(o->decoupled ? 0 : o->weight_decay);
+    s.beta1 = static_cast<T>(o->beta1);
+    s.keep1 = static_cast<T>(1 - o->beta1);
+    s.beta2 = static_cast<T>(o->beta2);
+    s.keep2 = static_cast<T>(1 - o->beta2);
+    s.root2 = static_cast<T>(sqrt(1 - pow(o->beta2, step)));
+    s.eps = static_cast<T>(o->eps);
+    s.step_size = static_cast<T>(-(o->lr / (1 - pow(o->beta1, step))));
+    T *w = static_cast<T *>(param);
+    const T *g = static_cast<const T *>(grad);
+    T *m = static_cast<T *>(mean);
+    T *v = static_cast<T *>(square);
+    T *t = static_cast<T *>(top);
+    return o->amsgrad ? LS_LAUNCH((adam_kernel<T, true>), count, stream, count, w, g, m, v, t, s)
+                      : LS_LAUNCH((adam_kernel<T, false>), count, stream, count, w, g, m, v, t, s);
+}
+
+cudaError_t ls_kernel_adam(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
+                           void *exp_avg, void *exp_avg_sq, void *max_exp_avg_sq, const ls_adam *options) {
+    return LS_BY_DTYPE(dtype, adam, stream, count, param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, options);
+}

@@ -1,0 +1,52 @@
+/* torch.optim.Adam and torch.optim.AdamW: one kernel, which differ in what weight decay does. */
+#include "gpu/kernels/kernels.h"
+#include "reference/optimizers/optimizers.h"
+
+static size_t states(const ls_optimizer_options *options, const char *names[LS_OPTIMIZER_MAX_STATES]) {
+    names[0] = "exp_avg";
+    names[1] = "exp_avg_sq";
+    names[2] = "max_exp_avg_sq";
+    return options->amsgrad ? 3 : 2;
+}
+
+static cudaError_t launch(const ls_optimizer_options *options, const ls_optimizer_step *s, bool decoupled) {
+    ls_adam adam = {.lr = s->lr,
+                    .beta1 = options->beta1,
+                    .beta2 = options->beta2,
+                    .eps = options->eps,
+                    .weight_decay = options->weight_decay,
+                    .decoupled = decoupled,
+                    .amsgrad = options->amsgrad,
+                    .maximize = options->maximize,
+                    .step = s->steps + 1};
+    return ls_kernel_adam(s->stream, s->dtype, s->count, s->param, s->grad, s->state[0], s->state[1],
+                          options->amsgrad ? s->state[2] : NULL, &adam);
+}
+
+static cudaError_t adam_step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
+    return launch(options, s, false);
+}
+
+static cudaError_t adamw_step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
+    return launch(options, s, true);
+}
+
+const ls_optimizer ls_optimizer_adam = {
+    .name = "adam",
+    .title = "Adam",
+    .knows = LS_KNOWS_BETAS | LS_KNOWS_EPS | LS_KNOWS_AMSGRAD,
+    .lr = 1e-3,
+    .defaults = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+    .states = states,
+    .step = adam_step,
+};
+
+const ls_optimizer ls_optimizer_adamw = {
+    .name = "adamw",
+    .title = "AdamW",
+    .knows = LS_KNOWS_BETAS | LS_KNOWS_EPS | LS_KNOWS_AMSGRAD,
+    .lr = 1e-3,
+    .defaults = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 1e-2},
+    .states = states,
+    .step = adamw_step,
+};

@@ -1,0 +1,19 @@
+/* Made by schedules.py with PyTorch 1.13.0a0: do not edit. */
+/* clang-format off */
+#ifndef LS_TESTS_GOLDEN_SCHEDULES_H
+#define LS_TESTS_GOLDEN_SCHEDULES_H
+
+#include "reference/schedule.h"
+
+enum { GOLDEN_EPOCHS = 9 }; /* and T_max */
+
+static const struct {
+    ls_schedule schedule;
+    double rates[GOLDEN_EPOCHS]; /* of each epoch, from 0.1 */
+} golden_schedules[] = {
+    {{LS_SCHEDULE_STEP, 1, 0.1, 0}, {0.1, 0.010000000000000002, 0.0010000000000000002, 0.00010000000000000003, 1.0000000000000004e-05, 1.0000000000000004e-06, 1.0000000000000005e-07, 1.0000000000000005e-08, 1.0000000000000005e-09}},
+    {{LS_SCHEDULE_STEP, 3, 0.5, 0}, {0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025}},
+    {{LS_SCHEDULE_COSINE, 0, 0.1, 0}, {0.1, 0.09698463103929543, 0.08830222215594889, 0.075, 0.058682408883346526, 0.041317591116653486, 0.025000000000000012, 0.011697777844051105, 0.0030153689607045845}},
+};
+
+#endif
