@@ -116,6 +116,14 @@ for options in "" "--drop-last" "--no-shuffle" "--drop-last --no-shuffle"; do
     --bucket-bytes 16KiB --batch 5 --steps 4 --data raw:floats.raw $options
   said '^[0-9]+ passed, 0 failed, 0 skipped'
 done
+# A rate of 0 leaves the network as it was, so any number of ranks must find the same: each of the 40 test samples counts once.
+for devices in 1 2 3; do
+  expect_exit 0 "$LOCKSTEP" train --impl ddp --ranks threads --devices "$devices" --steps 1 --lr 0 --batch 5 \
+    --data raw:floats.raw --model seed-conv --dtype float64
+  said '^Test set: average loss [0-9.]+, accuracy: [0-9]+/40 '
+  grep '^Test set' out >"tested-$devices"
+  cmp tested-1 "tested-$devices" || fail "the test accuracy depends on the number of ranks"
+done
 for threads in 0 1 3; do
   expect_exit 0 "$LOCKSTEP" train --impl ddp --devices 2 --data synthetic:300 --model seed-conv --epochs 2 --batch 16 \
     --loader-threads "$threads" --json run.jsonl
