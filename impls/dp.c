@@ -44,6 +44,7 @@ typedef struct dp {
     void *rows;             /* [max_batch][classes], sample-major: gathered outputs, then their gradients */
     void *logits, *dlogits; /* the same in the platform's layout */
     int32_t *labels;        /* [max_batch] */
+    float *targets;         /* [max_batch][classes], of a data set that has some */
     void *incoming;         /* [param_count]: the gradients of another device */
 } dp;
 
@@ -111,6 +112,7 @@ static ls_rc open_first(dp *d, const ls_run *run, size_t max_batch) {
     LS_CUDA(cudaMalloc(&d->logits, activations));
     LS_CUDA(cudaMalloc(&d->dlogits, activations));
     LS_CUDA(cudaMalloc((void **)&d->labels, max_batch * sizeof *d->labels));
+    LS_CUDA(cudaMalloc((void **)&d->targets, max_batch * d->classes * sizeof *d->targets));
     LS_CUDA(cudaMalloc(&d->incoming, d->param_count * d->element));
     LS_TRY(ls_loss_open(&run->loss, d->dtype, d->classes, max_batch, d->devices[0].stream, &d->loss));
     return ls_setup_initial(d->devices[0].replica, run->seed);
@@ -152,6 +154,7 @@ static void dp_close(void *self) {
             ls_loss_close(d->loss);
             (void)cudaFree(d->incoming);
             (void)cudaFree(d->labels);
+            (void)cudaFree(d->targets);
             (void)cudaFree(d->dlogits);
             (void)cudaFree(d->logits);
             (void)cudaFree(d->rows);
@@ -233,14 +236,18 @@ static ls_rc loss(dp *d, const ls_batch *batch) {
     LS_CUDA(cudaSetDevice(first->id));
     LS_CUDA(cudaMemcpyAsync(d->labels, batch->labels, batch->count * sizeof *d->labels, cudaMemcpyHostToDevice,
                             first->stream));
+    if (batch->targets != NULL) {
+        LS_CUDA(cudaMemcpyAsync(d->targets, batch->targets, batch->count * d->classes * sizeof *d->targets,
+                                cudaMemcpyHostToDevice, first->stream));
+    }
     for (size_t i = 1; i < d->device_count; i++) {
         if (d->devices[i].count > 0) {
             LS_CUDA(cudaStreamWaitEvent(first->stream, d->devices[i].done, 0));
         }
     }
     LS_CUDA(ls_kernel_to_lanes(first->stream, d->element, ls_lanes(), batch->count, d->classes, d->rows, d->logits));
-    LS_TRY(ls_loss_compute(d->loss, ls_lanes(), batch->count, d->logits, d->labels, NULL, (double)batch->count,
-                           d->dlogits));
+    LS_TRY(ls_loss_compute(d->loss, ls_lanes(), batch->count, d->logits, d->labels,
+                           batch->targets != NULL ? d->targets : NULL, (double)batch->count, d->dlogits));
     LS_CUDA(ls_kernel_from_lanes(first->stream, d->element, ls_lanes(), batch->count, d->classes, d->dlogits, d->rows));
     LS_CUDA(cudaEventRecord(d->loss_done, first->stream));
     return LS_OK;

@@ -146,11 +146,15 @@ static ls_rc finish_epoch(loop *l, size_t epoch, double seconds, uint64_t sample
     LS_TRY(ls_rank_evaluate(l->task, &l->slice, &loss, &correct, &count));
     accuracy = count > 0 ? correct / count : 0;
     if (l->logs) {
-        printf("Test set: average loss %.4f, accuracy: %.0f/%.0f (%.2f%%)\n", loss, correct, count, 100 * accuracy);
+        if (l->task->data->test.target_count > 0) { /* nothing is right or wrong about a float */
+            printf("Test set: average loss %.4f\n", loss);
+        } else {
+            printf("Test set: average loss %.4f, accuracy: %.0f/%.0f (%.2f%%)\n", loss, correct, count, 100 * accuracy);
+        }
         printf("Epoch %zu: %llu samples in %.2f s, %.0f samples/s\n", epoch + 1, (unsigned long long)samples, seconds,
                seconds > 0 ? (double)samples / seconds : 0.0);
     }
-    return record_epoch(l, seconds, samples, &loss, &accuracy);
+    return record_epoch(l, seconds, samples, &loss, l->task->data->test.target_count > 0 ? NULL : &accuracy);
 }
 
 static ls_rc run_epoch(loop *l, size_t epoch) {

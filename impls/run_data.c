@@ -13,11 +13,18 @@ ls_sampler ls_run_sampler(const ls_run *run, size_t count, size_t world, size_t 
 ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *data) {
     const ls_shape *input = &model->input;
     bool shape = data->channels == input->channels && data->height == input->height && data->width == input->width;
-    if (data->target_count > 0) {
+    if (data->target_count > 0 && run->loss.kind == LS_LOSS_CROSS_ENTROPY) {
+        return ls_fail(
+            LS_BAD_INPUT,
+            "--data %s has %zu float targets a sample, --loss cross-entropy needs labels; choose --loss mse or "
+            "rmse",
+            run->data, data->target_count);
+    }
+    if (data->target_count > 0 && (!shape || data->target_count != model->classes)) {
         return ls_fail(
             LS_BAD_INPUT,
             "--data %s has samples of %zux%zux%zu with %zu float targets each, model %s takes %zux%zux%zu and "
-            "tells %zu classes apart: its loss needs labels",
+            "gives %zu outputs; choose a network that fits",
             run->data, data->channels, data->height, data->width, data->target_count, model->name, input->channels,
             input->height, input->width, model->classes);
     }

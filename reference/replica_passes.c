@@ -54,7 +54,7 @@ ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
 
 ls_rc ls_replica_loss(ls_replica *replica, double denominator) {
     return ls_loss_compute(replica->loss, replica->lanes, replica->batch, ls_replica_output(replica), replica->labels,
-                           NULL, denominator, replica->output_grad);
+                           replica->targets, denominator, replica->output_grad);
 }
 
 /* Tells of a gradient whose kernels have just been enqueued. */

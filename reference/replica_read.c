@@ -58,7 +58,7 @@ static ls_rc evaluate_batch(ls_replica *replica, const ls_batch *batch, double *
     LS_TRY(ls_replica_run_input(replica, batch));
     LS_TRY(ls_replica_run_forward(replica, batch->count));
     LS_TRY(ls_loss_compute(replica->test_loss, replica->lanes, batch->count, ls_replica_output(replica),
-                           replica->labels, NULL, 1.0, NULL));
+                           replica->labels, replica->targets, 1.0, NULL));
     LS_CUDA(ls_kernel_accuracy(replica->stream, replica->options.dtype, replica->lanes, batch->count,
                                replica->model->classes, ls_replica_output(replica), replica->labels, replica->correct));
     LS_CUDA(cudaMemcpyAsync(replica->host_correct, replica->correct, batch->count, cudaMemcpyDeviceToHost,

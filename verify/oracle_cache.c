@@ -83,6 +83,7 @@ static ls_rc use_model(ls_oracle_cache *cache, const ls_model *model) {
 typedef struct problem {
     double *params, *x;
     int32_t *labels;
+    double *targets; /* NULL: none */
     ls_oracle_input input;
 } problem;
 
@@ -90,6 +91,7 @@ static void problem_close(problem *p) {
     free(p->params);
     free(p->x);
     free(p->labels);
+    free(p->targets);
 }
 
 static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem *p) {
@@ -100,7 +102,11 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
     *p = (problem){.params = ls_calloc(c->model.param_count, sizeof(double), "parameters"),
                    .x = ls_calloc(count * features, sizeof(double), "inputs"),
                    .labels = ls_calloc(count, sizeof(int32_t), "labels")};
-    if (p->params == NULL || p->x == NULL || p->labels == NULL) {
+    size_t target_count = c->data->targets != NULL ? c->data->target_count : 0;
+    if (target_count > 0) {
+        p->targets = ls_calloc(count * target_count, sizeof(double), "targets");
+    }
+    if (p->params == NULL || p->x == NULL || p->labels == NULL || (target_count > 0 && p->targets == NULL)) {
         problem_close(p);
         return LS_DEVICE_FAILED;
     }
@@ -115,11 +121,15 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
             ls_oracle_pixels(c->data->pixels + sample * features, c->model.input, &c->normalize, p->x + i * features);
         }
         p->labels[i] = c->data->labels[sample];
+        for (size_t t = 0; t < target_count; t++) {
+            p->targets[i * target_count + t] = c->data->targets[sample * target_count + t];
+        }
     }
     p->input = (ls_oracle_input){.params = p->params,
                                  .count = count,
                                  .x = p->x,
                                  .labels = p->labels,
+                                 .targets = p->targets,
                                  .loss = ls_case_loss(c),
                                  .denominator = 1,
                                  .decisions = local->decisions,
