@@ -4,17 +4,19 @@
 #include <time.h>
 
 #include "impls/rank_internal.h"
+#include "impls/rank_restore.h"
 #include "reference/batcher.h"
+#include "reference/checkpoint/model_state.h"
 #include "reference/hash.h"
-#include "reference/safetensors.h"
 
 typedef struct loop {
     ls_rank_task *task;
     ls_batcher *batcher;
     ls_rank_capture *capture;
     ls_rank_slice slice;
-    size_t epochs; /* at most */
-    double logged; /* sum of the losses logged in this epoch */
+    size_t first_epoch; /* above 0: the run goes on from a checkpoint */
+    size_t epochs;      /* at most */
+    double logged;      /* sum of the losses logged in this epoch */
     size_t logged_count;
     bool logs; /* this rank prints */
 } loop;
@@ -156,22 +158,15 @@ static ls_rc run_epoch(loop *l, size_t epoch) {
     ls_progress_bump(task->progress, LS_STAGE_TRAINING);
     double seconds = now_seconds() - start;
     task->train_seconds += seconds;
-    return finish_epoch(l, epoch, seconds, task->samples - before);
-}
-
-/* Epochs as asked for; without a number the model's own, or as many as the steps take. */
-static size_t epoch_limit(const ls_run *run) {
-    if (run->epochs != 0) {
-        return run->epochs;
-    }
-    const ls_model_spec *spec = ls_zoo_find(run->model);
-    return run->steps != SIZE_MAX || spec == NULL ? SIZE_MAX : spec->epochs;
+    LS_TRY(finish_epoch(l, epoch, seconds, task->samples - before));
+    bool whole = task->samples - before >= data->train.count; /* --steps may end it before */
+    return whole ? ls_rank_checkpoint(task, epoch + 1) : LS_OK;
 }
 
 static ls_rc train(loop *l) {
     ls_rank_task *task = l->task;
     const ls_run *run = task->data->run;
-    for (size_t epoch = 0; epoch < l->epochs && task->steps < run->steps; epoch++) {
+    for (size_t epoch = l->first_epoch; epoch < l->epochs && task->steps < run->steps; epoch++) {
         LS_TRY(run_epoch(l, epoch));
     }
     if (l->logs) {
@@ -200,7 +195,7 @@ static ls_rc conclude(ls_rank_task *task) {
         rc = data->impl->parameters(task->self, flat);
     }
     if (rc == LS_OK && task->rank.rank == 0 && data->run->save[0] != '\0') {
-        rc = ls_save_safetensors(data->run->save, &data->model, data->run->dtype, flat);
+        rc = ls_model_save(data->run->save, &data->model, data->run->dtype, flat);
     }
     if (rc == LS_OK && data->folder != NULL) {
         rc = ls_rank_result_write(task, ls_hash(LS_HASH_SEED, flat, bytes), task->steps > 0 ? &grads : NULL);
@@ -221,19 +216,14 @@ static ls_rc open_loop(loop *l) {
         .seed = data->run->seed,
     };
     ls_progress_bump(task->progress, LS_STAGE_OPENING);
-    task->epochs = json_array();
-    task->step_seconds = json_array();
-    task->warmup_seconds = json_array();
-    task->log = json_array();
-    if (task->log == NULL || task->epochs == NULL || task->step_seconds == NULL || task->warmup_seconds == NULL) {
-        return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
-    }
+    LS_TRY(ls_rank_result_open(task));
     LS_CUDA(cudaSetDevice(task->rank.device));
     LS_TRY(ls_batcher_open(&data->train, &sampler, data->batch, &l->batcher));
     if (data->run->evaluate) {
         LS_TRY(ls_rank_slice_open(&data->test, task->rank.rank, task->rank.world, &l->slice));
     }
     LS_TRY(data->impl->open(data->run, &task->rank, &data->model, data->batch, &task->self));
+    LS_TRY(ls_rank_restore(task, &l->first_epoch));
     ls_progress_bump(task->progress, LS_STAGE_OPENING);
     return ls_rank_capture_open(task, &l->capture);
 }
@@ -242,7 +232,7 @@ ls_rc ls_rank_run(ls_rank_task *task) {
     const ls_run *run = task->data->run;
     loop l = {
         .task = task,
-        .epochs = epoch_limit(run),
+        .epochs = ls_restore_epoch_limit(run),
         .logs = task->rank.rank == 0 && (run->log_every != 0 || run->evaluate),
     };
     ls_rc rc = open_loop(&l);
@@ -259,9 +249,6 @@ ls_rc ls_rank_run(ls_rank_task *task) {
     ls_batcher_close(l.batcher);
     task->data->impl->close(task->self);
     ls_rank_slice_close(&l.slice);
-    json_decref(task->epochs);
-    json_decref(task->step_seconds);
-    json_decref(task->warmup_seconds);
-    json_decref(task->log);
+    ls_rank_result_close(task);
     return LS_OK;
 }

@@ -9,8 +9,8 @@
 
 #include "impls/launch.h"
 #include "impls/rank.h"
+#include "impls/rank_restore.h"
 #include "reference/dataset.h"
-#include "reference/safetensors.h"
 
 static ls_rc check_impl(const ls_run *run) {
     const ls_impl *impl = ls_impl_find(run->impl);
@@ -66,9 +66,7 @@ ls_rc ls_run_check(const ls_run *run) {
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(check_devices(run));
     LS_TRY(ls_dataset_check_spec(run->data));
-    if (run->save[0] != '\0') {
-        LS_TRY(ls_save_check(run->save));
-    }
+    LS_TRY(ls_restore_check(run));
     return run->json[0] != '\0' && strcmp(run->json, "-") != 0 ? check_output("--json", run->json) : LS_OK;
 }
 

@@ -71,6 +71,13 @@ ls_rc ls_replica_read_loss_sum(ls_replica *replica, double *sum);
 ls_rc ls_replica_read_params(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_grads(ls_replica *replica, void *flat);
 
+/* The momentum buffer, flat as the parameters, and whether an update has started it; for checkpoints. They wait for the
+ * stream. */
+ls_rc ls_replica_read_velocity(ls_replica *replica, void *flat, bool *started);
+ls_rc ls_replica_write_velocity(ls_replica *replica, const void *flat, bool started);
+/* Parameters from param_count values of dtype in ready order. Synchronous. */
+ls_rc ls_replica_write_params(ls_replica *replica, const void *flat);
+
 /* With options.capture: the local gradient of each parameter as it was when grad_ready was called (before any
  * communication), and the decisions of the last forward ([count][decisions_per_sample] bytes, model order). They wait for
  * the stream. */

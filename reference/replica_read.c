@@ -47,6 +47,27 @@ ls_rc ls_replica_read_grads(ls_replica *replica, void *flat) {
     return read_flat(replica, replica->grads, flat);
 }
 
+static ls_rc write_flat(ls_replica *replica, void *device, const void *flat) {
+    size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
+    LS_CUDA(cudaMemcpyAsync(device, flat, bytes, cudaMemcpyHostToDevice, replica->stream));
+    LS_CUDA(cudaStreamSynchronize(replica->stream));
+    return LS_OK;
+}
+
+ls_rc ls_replica_write_params(ls_replica *replica, const void *flat) {
+    return write_flat(replica, replica->params, flat);
+}
+
+ls_rc ls_replica_read_velocity(ls_replica *replica, void *flat, bool *started) {
+    *started = replica->velocity_started;
+    return read_flat(replica, replica->velocity, flat);
+}
+
+ls_rc ls_replica_write_velocity(ls_replica *replica, const void *flat, bool started) {
+    replica->velocity_started = started;
+    return write_flat(replica, replica->velocity, flat);
+}
+
 /* One batch of an evaluation. */
 static ls_rc evaluate_batch(ls_replica *replica, const ls_batch *batch, double *loss_sum, double *correct) {
     double sum = 0.0;
