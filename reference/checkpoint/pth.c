@@ -59,6 +59,15 @@ static ls_rc check_root(const ls_pickle_value *root, const char *path) {
                        "%s: expected a model's state_dict, found an optimizer's (its keys are state and param_groups)",
                        path);
     }
+    for (size_t i = 0; i < root->count; i += 2) {
+        const ls_pickle_value *key = root->items[i];
+        if (root->items[i + 1]->kind == LS_PICKLE_DICT && key->kind == LS_PICKLE_TEXT) {
+            return ls_fail(LS_BAD_INPUT,
+                           "%s: expected a state_dict, found a dict of several parts; '%.*s' may be one: save it alone "
+                           "with torch.save",
+                           path, (int)(key->length < 100 ? key->length : 100), key->text);
+        }
+    }
     return LS_OK;
 }
 
@@ -132,13 +141,6 @@ ls_rc ls_pth_collect(ls_pickle *pickle, const ls_pickle_value *root, const ls_fi
         char name[LS_STATE_MAX_NAME + 1];
         const ls_pickle_value *value = root->items[i + 1];
         LS_TRY(read_key(root->items[i], file->path, name));
-        if (value->kind == LS_PICKLE_DICT) {
-            return ls_fail(
-                LS_BAD_INPUT,
-                "%s: expected a state_dict, found a dict of several parts; its part '%.100s' may be one: save "
-                "it alone",
-                file->path, name);
-        }
         if (value->kind != LS_PICKLE_TENSOR) {
             return ls_fail(LS_BAD_INPUT, "%s: expected a tensor as value of '%.100s', found %s", file->path, name,
                            ls_pickle_kind_name(value->kind));
