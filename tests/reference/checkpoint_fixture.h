@@ -47,29 +47,45 @@ static inline void expect_good(state_reader read, const void *bytes, size_t size
     free(copy);
 }
 
-/* Reads bytes that must be refused with one line that names the file and has these words. */
-static inline void expect_bad(state_reader read, const void *bytes, size_t size, const char *words) {
-    ls_state state = {0};
+/* A call that must be refused with one line that has these words. */
+static inline void expect_line(ls_rc (*call)(void *), void *argument, const char *words) {
     char text[4096];
-    unsigned char *copy = malloc(size);
     FILE *file = tmpfile();
     int saved = dup(STDERR_FILENO);
-    assert_true(copy != NULL && file != NULL && saved >= 0);
-    memcpy(copy, bytes, size);
+    assert_true(file != NULL && saved >= 0);
     dup2(fileno(file), STDERR_FILENO);
-    ls_rc rc = read(&(ls_file_bytes){.path = "the-file", .bytes = copy, .size = size}, &state);
+    ls_rc rc = call(argument);
     dup2(saved, STDERR_FILENO);
     close(saved);
     rewind(file);
     size_t got = fread(text, 1, sizeof text - 1, file);
     text[got] = '\0';
     fclose(file);
-    free(copy);
-    ls_state_free(&state);
-    if (rc != LS_BAD_INPUT || got == 0 || strchr(text, '\n') != text + got - 1 || strstr(text, "the-file: ") == NULL ||
-        strstr(text, words) == NULL) {
+    if (rc != LS_BAD_INPUT || got == 0 || strchr(text, '\n') != text + got - 1 || strstr(text, words) == NULL) {
         fail_msg("expected one line with '%s', found code %d and: %s", words, (int)rc, text);
     }
+}
+
+typedef struct reading {
+    state_reader read;
+    ls_file_bytes file;
+} reading;
+
+static inline ls_rc read_and_free(void *argument) {
+    const reading *r = argument;
+    ls_state state = {0};
+    ls_rc rc = r->read(&r->file, &state);
+    ls_state_free(&state);
+    return rc;
+}
+
+/* Reads bytes that must be refused with one line that has these words. */
+static inline void expect_bad(state_reader read, const void *bytes, size_t size, const char *words) {
+    unsigned char *copy = malloc(size);
+    assert_non_null(copy);
+    memcpy(copy, bytes, size);
+    expect_line(read_and_free, &(reading){read, {.path = "the-file", .bytes = copy, .size = size}}, words);
+    free(copy);
 }
 
 static inline void expect_values(const ls_state *state, const char *name, size_t count, const double *values) {

@@ -290,7 +290,7 @@ static void test_overlapping_entries(void **unused) {
     for (size_t k = 0; k < 4; k++) {
         b.data[b.size - 22 + 16 + k] = (unsigned char)(kept >> (8 * k));
     }
-    expect_bad(ls_pth_read, b.data, b.size, "");
+    expect_bad(ls_pth_read, b.data, b.size, "they overlap");
     free(pickle);
 }
 
