@@ -92,7 +92,7 @@ static int create_temporary(const char *path, char *temporary) {
 static void folder_of(const char *path, char *folder) {
     const char *slash = strrchr(path, '/');
     if (slash == NULL) {
-        strcpy(folder, ".");
+        memcpy(folder, ".", 2);
     } else {
         int length = slash == path ? 1 : (int)(slash - path);
         snprintf(folder, PATH_MAX, "%.*s", length, path);

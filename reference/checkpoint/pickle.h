@@ -80,8 +80,10 @@ void ls_pickle_free(ls_pickle *pickle);
 /* Reads the pickle at `at` up to its STOP. *out belongs to the reader. One line and LS_BAD_INPUT otherwise. */
 ls_rc ls_pickle_read(ls_pickle *pickle, ls_pickle_value **out);
 
-/* The line of a failure at the reader's place. Returns LS_BAD_INPUT. */
-ls_rc ls_pickle_fail(const ls_pickle *pickle, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The line of a failure at the reader's place. */
+void ls_pickle_complain(const ls_pickle *pickle, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same as an expression that compilers know to be LS_BAD_INPUT. */
+#define LS_PICKLE_FAIL(...) (ls_pickle_complain(__VA_ARGS__), LS_BAD_INPUT)
 
 /* Zeroed memory of the reader; NULL with one line when the budget is spent or memory is short. */
 void *ls_pickle_alloc(ls_pickle *pickle, size_t count, size_t size);

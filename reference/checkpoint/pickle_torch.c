@@ -43,7 +43,7 @@ ls_rc ls_pickle_global(ls_pickle *pickle, const char *module, size_t module_leng
             continue;
         }
         if (names[i].kind == NAME_FOREIGN) {
-            return ls_pickle_fail(pickle,
+            return LS_PICKLE_FAIL(pickle,
                                   "expected tensors of float32, float64, float16, bfloat16 or int64, found %s.%s",
                                   names[i].module, names[i].name);
         }
@@ -57,13 +57,13 @@ ls_rc ls_pickle_global(ls_pickle *pickle, const char *module, size_t module_leng
     int shown_module = (int)(module_length < 80 ? module_length : 80),
         shown_name = (int)(name_length < 80 ? name_length : 80);
     if (starts(module, module_length, "torch.nn.") || starts(module, module_length, "__main__")) {
-        return ls_pickle_fail(
+        return LS_PICKLE_FAIL(
             pickle,
             "expected a state_dict, found an object of class %.*s.%.*s: a whole pickled module, which "
             "only its own Python code can read; save it with torch.save(model.state_dict(), FILE)",
             shown_module, module, shown_name, name);
     }
-    return ls_pickle_fail(pickle,
+    return LS_PICKLE_FAIL(pickle,
                           "the name %.*s.%.*s is not among those that a state_dict needs; save it with "
                           "torch.save(model.state_dict(), FILE)",
                           shown_module, module, shown_name, name);
@@ -94,14 +94,14 @@ static ls_rc find_storage(ls_pickle *pickle, const ls_pickle_storage *wanted, si
             continue;
         }
         if (known->element != wanted->element || known->count != wanted->count) {
-            return ls_pickle_fail(pickle, "storage '%.*s' is told twice, and not alike", (int)known->key_length,
+            return LS_PICKLE_FAIL(pickle, "storage '%.*s' is told twice, and not alike", (int)known->key_length,
                                   known->key);
         }
         *index = i;
         return LS_OK;
     }
     if (pickle->storage_count == LS_STATE_MAX_TENSORS) {
-        return ls_pickle_fail(pickle, "expected at most %d storages, found more", LS_STATE_MAX_TENSORS);
+        return LS_PICKLE_FAIL(pickle, "expected at most %d storages, found more", LS_STATE_MAX_TENSORS);
     }
     ls_pickle_storage *storages =
         grow(pickle, pickle->storages, pickle->storage_count, &pickle->storage_capacity, sizeof *pickle->storages);
@@ -121,11 +121,11 @@ ls_rc ls_pickle_persistent(ls_pickle *pickle, const ls_pickle_value *id, ls_pick
                 id->items[2]->kind == LS_PICKLE_TEXT && id->items[3]->kind == LS_PICKLE_TEXT &&
                 id->items[4]->kind == LS_PICKLE_INTEGER && id->items[4]->integer >= 0;
     if (!good || names[id->items[1]->index].kind != NAME_STORAGE) {
-        return ls_pickle_fail(pickle, "expected a storage ('storage', type, key, location, elements), found another "
+        return LS_PICKLE_FAIL(pickle, "expected a storage ('storage', type, key, location, elements), found another "
                                       "persistent id; a whole pickled module has such");
     }
     if (id->count == 6 && id->items[5]->kind != LS_PICKLE_NONE) {
-        return ls_pickle_fail(pickle, "storages that are views of others (PyTorch before 0.4) are not read; save the "
+        return LS_PICKLE_FAIL(pickle, "storages that are views of others (PyTorch before 0.4) are not read; save the "
                                       "state_dict with a newer PyTorch");
     }
     ls_pickle_storage storage = {
@@ -135,10 +135,10 @@ ls_rc ls_pickle_persistent(ls_pickle *pickle, const ls_pickle_value *id, ls_pick
         .count = (uint64_t)id->items[4]->integer,
     };
     if (storage.key_length == 0 || storage.key_length > 64) {
-        return ls_pickle_fail(pickle, "expected a storage's key of 1 to 64 bytes, found %zu", storage.key_length);
+        return LS_PICKLE_FAIL(pickle, "expected a storage's key of 1 to 64 bytes, found %zu", storage.key_length);
     }
     if (pickle->references++ == 2 * LS_STATE_MAX_TENSORS) { /* each is a search among the storages */
-        return ls_pickle_fail(pickle, "expected at most %d references to storages, found more",
+        return LS_PICKLE_FAIL(pickle, "expected at most %d references to storages, found more",
                               2 * LS_STATE_MAX_TENSORS);
     }
     size_t index = 0;
@@ -156,7 +156,7 @@ ls_rc ls_pickle_persistent(ls_pickle *pickle, const ls_pickle_value *id, ls_pick
 static ls_rc read_sizes(const ls_pickle *pickle, const ls_pickle_value *tuple, const char *what, size_t *out) {
     for (size_t d = 0; d < tuple->count; d++) {
         if (tuple->items[d]->kind != LS_PICKLE_INTEGER || tuple->items[d]->integer < 0) {
-            return ls_pickle_fail(pickle, "expected a %s of numbers that are 0 or more", what);
+            return LS_PICKLE_FAIL(pickle, "expected a %s of numbers that are 0 or more", what);
         }
         out[d] = (size_t)tuple->items[d]->integer;
     }
@@ -188,7 +188,7 @@ static ls_rc check_view(const ls_pickle *pickle, ls_pickle_tensor *tensor) {
     }
     if (tensor->offset > have || (tensor->count > 0 && last >= have)) {
         char shape[160];
-        return ls_pickle_fail(pickle, "a tensor %s reaches beyond its storage of %llu elements, or repeats it",
+        return LS_PICKLE_FAIL(pickle, "a tensor %s reaches beyond its storage of %llu elements, or repeats it",
                               ls_state_shape_text(tensor->dims, tensor->shape, shape, sizeof shape),
                               (unsigned long long)have);
     }
@@ -201,15 +201,15 @@ static ls_rc call_tensor(ls_pickle *pickle, const ls_pickle_value *arguments, ls
     if (arguments->count < 6 || arguments->count > 7 || a[0]->kind != LS_PICKLE_STORAGE ||
         a[1]->kind != LS_PICKLE_INTEGER || a[1]->integer < 0 || a[2]->kind != LS_PICKLE_TUPLE ||
         a[3]->kind != LS_PICKLE_TUPLE || a[2]->count != a[3]->count) {
-        return ls_pickle_fail(pickle, "expected a tensor (storage, offset, size, stride, requires_grad, hooks), found "
+        return LS_PICKLE_FAIL(pickle, "expected a tensor (storage, offset, size, stride, requires_grad, hooks), found "
                                       "other arguments");
     }
     if (a[2]->count > LS_STATE_MAX_DIMS) {
-        return ls_pickle_fail(pickle, "expected a tensor of at most %d dimensions, found %zu", LS_STATE_MAX_DIMS,
+        return LS_PICKLE_FAIL(pickle, "expected a tensor of at most %d dimensions, found %zu", LS_STATE_MAX_DIMS,
                               a[2]->count);
     }
     if (pickle->tensor_count == LS_STATE_MAX_TENSORS) {
-        return ls_pickle_fail(pickle, "expected at most %d tensors, found more", LS_STATE_MAX_TENSORS);
+        return LS_PICKLE_FAIL(pickle, "expected at most %d tensors, found more", LS_STATE_MAX_TENSORS);
     }
     ls_pickle_tensor tensor = {.storage = a[0]->index, .offset = (uint64_t)a[1]->integer, .dims = a[2]->count};
     LS_TRY(read_sizes(pickle, a[2], "size", tensor.shape));
@@ -238,7 +238,7 @@ static ls_rc call_ordered_dict(ls_pickle *pickle, const ls_pickle_value *argumen
         return LS_OK;
     }
     if (pairs == NULL || pairs->kind != LS_PICKLE_LIST) {
-        return ls_pickle_fail(pickle, "expected OrderedDict() of nothing or of a list of pairs");
+        return LS_PICKLE_FAIL(pickle, "expected OrderedDict() of nothing or of a list of pairs");
     }
     (*out)->items = ls_pickle_alloc(pickle, 2 * pairs->count, sizeof(ls_pickle_value *));
     if ((*out)->items == NULL) {
@@ -248,7 +248,7 @@ static ls_rc call_ordered_dict(ls_pickle *pickle, const ls_pickle_value *argumen
     for (size_t i = 0; i < pairs->count; i++) {
         const ls_pickle_value *pair = pairs->items[i];
         if ((pair->kind != LS_PICKLE_LIST && pair->kind != LS_PICKLE_TUPLE) || pair->count != 2) {
-            return ls_pickle_fail(pickle, "expected OrderedDict() of nothing or of a list of pairs");
+            return LS_PICKLE_FAIL(pickle, "expected OrderedDict() of nothing or of a list of pairs");
         }
         (*out)->items[(*out)->count++] = pair->items[0];
         (*out)->items[(*out)->count++] = pair->items[1];
@@ -259,7 +259,7 @@ static ls_rc call_ordered_dict(ls_pickle *pickle, const ls_pickle_value *argumen
 ls_rc ls_pickle_call(ls_pickle *pickle, const ls_pickle_value *callee, const ls_pickle_value *arguments,
                      ls_pickle_value **out) {
     if (callee->kind != LS_PICKLE_NAME || arguments->kind != LS_PICKLE_TUPLE) {
-        return ls_pickle_fail(pickle, "the pickle is damaged: %s is called with %s", ls_pickle_kind_name(callee->kind),
+        return LS_PICKLE_FAIL(pickle, "the pickle is damaged: %s is called with %s", ls_pickle_kind_name(callee->kind),
                               ls_pickle_kind_name(arguments->kind));
     }
     switch (names[callee->index].kind) {
@@ -269,12 +269,12 @@ ls_rc ls_pickle_call(ls_pickle *pickle, const ls_pickle_value *callee, const ls_
         return call_tensor(pickle, arguments, out);
     case NAME_PARAMETER: /* _rebuild_parameter(tensor, requires_grad, backward_hooks) */
         if (arguments->count < 1 || arguments->items[0]->kind != LS_PICKLE_TENSOR) {
-            return ls_pickle_fail(pickle, "expected a parameter made of a tensor");
+            return LS_PICKLE_FAIL(pickle, "expected a parameter made of a tensor");
         }
         *out = arguments->items[0];
         return LS_OK;
     default:
-        return ls_pickle_fail(pickle, "%s.%s is called; in a state_dict it only names a type",
+        return LS_PICKLE_FAIL(pickle, "%s.%s is called; in a state_dict it only names a type",
                               names[callee->index].module, names[callee->index].name);
     }
 }

@@ -14,12 +14,12 @@ static ls_rc read_front(ls_pickle *pickle) {
     LS_TRY(ls_pickle_read(pickle, &magic));
     LS_TRY(ls_pickle_read(pickle, &version));
     if (version->kind != LS_PICKLE_INTEGER || version->integer != PROTOCOL) {
-        return ls_pickle_fail(pickle, "expected version %d of the pickle stream, found another", PROTOCOL);
+        return LS_PICKLE_FAIL(pickle, "expected version %d of the pickle stream, found another", PROTOCOL);
     }
     LS_TRY(ls_pickle_read(pickle, &machine));
     for (size_t i = 0; machine->kind == LS_PICKLE_DICT && i < machine->count; i += 2) {
         if (ls_pickle_is_text(machine->items[i], "little_endian") && machine->items[i + 1]->integer == 0) {
-            return ls_pickle_fail(pickle, "the file was written on a big-endian machine");
+            return LS_PICKLE_FAIL(pickle, "the file was written on a big-endian machine");
         }
     }
     return LS_OK;
@@ -39,23 +39,23 @@ static ls_pickle_storage *find(ls_pickle *pickle, const ls_pickle_value *key) {
 static ls_rc read_storage(ls_pickle *pickle, const ls_pickle_value *key) {
     ls_pickle_storage *storage = find(pickle, key);
     if (storage == NULL || storage->data != NULL) {
-        return ls_pickle_fail(pickle, "the list of storages names one that %s",
+        return LS_PICKLE_FAIL(pickle, "the list of storages names one that %s",
                               storage == NULL ? "no tensor uses" : "it has named before");
     }
     int shown = (int)storage->key_length;
     uint64_t count = 0;
     if (pickle->size - pickle->at < sizeof count) {
-        return ls_pickle_fail(pickle, "expected storage '%.*s', found the end (truncated)", shown, storage->key);
+        return LS_PICKLE_FAIL(pickle, "expected storage '%.*s', found the end (truncated)", shown, storage->key);
     }
     memcpy(&count, pickle->bytes + pickle->at, sizeof count); /* little-endian, as this program */
     if (count != storage->count) {
-        return ls_pickle_fail(pickle, "expected the %llu elements of storage '%.*s', found %llu",
+        return LS_PICKLE_FAIL(pickle, "expected the %llu elements of storage '%.*s', found %llu",
                               (unsigned long long)storage->count, shown, storage->key, (unsigned long long)count);
     }
     pickle->at += sizeof count;
     size_t left = pickle->size - pickle->at;
     if (count > left / ls_state_element_size(storage->element)) {
-        return ls_pickle_fail(pickle,
+        return LS_PICKLE_FAIL(pickle,
                               "expected %llu elements of storage '%.*s', found the end after %zu bytes (truncated)",
                               (unsigned long long)count, shown, storage->key, left);
     }
@@ -66,20 +66,20 @@ static ls_rc read_storage(ls_pickle *pickle, const ls_pickle_value *key) {
 
 static ls_rc read_storages(ls_pickle *pickle, const ls_pickle_value *keys) {
     if (keys->kind != LS_PICKLE_LIST || keys->count > LS_STATE_MAX_TENSORS) {
-        return ls_pickle_fail(pickle, "expected the list of storages, found %s", ls_pickle_kind_name(keys->kind));
+        return LS_PICKLE_FAIL(pickle, "expected the list of storages, found %s", ls_pickle_kind_name(keys->kind));
     }
     for (size_t i = 0; i < keys->count; i++) {
         LS_TRY(read_storage(pickle, keys->items[i]));
     }
     for (size_t i = 0; i < pickle->storage_count; i++) {
         if (pickle->storages[i].data == NULL) {
-            return ls_pickle_fail(pickle, "storage '%.*s' is missing", (int)pickle->storages[i].key_length,
+            return LS_PICKLE_FAIL(pickle, "storage '%.*s' is missing", (int)pickle->storages[i].key_length,
                                   pickle->storages[i].key);
         }
     }
     return pickle->at == pickle->size
                ? LS_OK
-               : ls_pickle_fail(pickle, "expected the end after the storages, found %zu more bytes",
+               : LS_PICKLE_FAIL(pickle, "expected the end after the storages, found %zu more bytes",
                                 pickle->size - pickle->at);
 }
 

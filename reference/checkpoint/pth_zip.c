@@ -193,7 +193,7 @@ static ls_rc read_archive(archive *a, ls_pickle *pickle, ls_state *state) {
     ls_pickle_value *root = NULL;
     LS_TRY(ls_pickle_read(pickle, &root));
     if (pickle->at != size) {
-        return ls_pickle_fail(pickle, "expected the end of the pickle, found %zu more bytes", size - pickle->at);
+        return LS_PICKLE_FAIL(pickle, "expected the end of the pickle, found %zu more bytes", size - pickle->at);
     }
     LS_TRY(read_storages(a, pickle));
     return ls_pth_collect(pickle, root, a->file, state);
