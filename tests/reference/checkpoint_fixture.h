@@ -2,6 +2,7 @@
 #ifndef LS_TESTS_REFERENCE_CHECKPOINT_FIXTURE_H
 #define LS_TESTS_REFERENCE_CHECKPOINT_FIXTURE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +48,9 @@ static inline void expect_good(state_reader read, const void *bytes, size_t size
     free(copy);
 }
 
-/* A call that must be refused with one line that has these words. */
-static inline void expect_line(ls_rc (*call)(void *), void *argument, const char *words) {
+/* A call that must be refused with one line that has `start` after the program's name, and these words. */
+static inline void expect_line_of(ls_rc (*call)(void *), void *argument, const char *start, const char *words) {
+    static const char program[] = "lockstep: ";
     char text[4096];
     FILE *file = tmpfile();
     int saved = dup(STDERR_FILENO);
@@ -61,9 +63,15 @@ static inline void expect_line(ls_rc (*call)(void *), void *argument, const char
     size_t got = fread(text, 1, sizeof text - 1, file);
     text[got] = '\0';
     fclose(file);
-    if (rc != LS_BAD_INPUT || got == 0 || strchr(text, '\n') != text + got - 1 || strstr(text, words) == NULL) {
-        fail_msg("expected one line with '%s', found code %d and: %s", words, (int)rc, text);
+    bool one_line = got > sizeof program && strchr(text, '\n') == text + got - 1;
+    if (rc != LS_BAD_INPUT || !one_line || strncmp(text + sizeof program - 1, start, strlen(start)) != 0 ||
+        strstr(text, words) == NULL) {
+        fail_msg("expected one line, '%s' and '%s', found code %d and: %s", start, words, (int)rc, text);
     }
+}
+
+static inline void expect_line(ls_rc (*call)(void *), void *argument, const char *words) {
+    expect_line_of(call, argument, "", words);
 }
 
 typedef struct reading {
@@ -79,12 +87,13 @@ static inline ls_rc read_and_free(void *argument) {
     return rc;
 }
 
-/* Reads bytes that must be refused with one line that has these words. */
+/* Reads bytes that must be refused with one line that names the file first and has these words. */
 static inline void expect_bad(state_reader read, const void *bytes, size_t size, const char *words) {
     unsigned char *copy = malloc(size);
     assert_non_null(copy);
     memcpy(copy, bytes, size);
-    expect_line(read_and_free, &(reading){read, {.path = "the-file", .bytes = copy, .size = size}}, words);
+    reading r = {read, {.path = "the-file", .bytes = copy, .size = size}};
+    expect_line_of(read_and_free, &r, "the-file: ", words);
     free(copy);
 }
 
