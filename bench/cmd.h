@@ -5,6 +5,7 @@
 #include "gpu/base/error.h"
 
 ls_rc ls_command_train(int argc, char **argv);
+ls_rc ls_command_eval(int argc, char **argv);
 ls_rc ls_command_verify(int argc, char **argv);
 ls_rc ls_command_sweep(int argc, char **argv);
 ls_rc ls_command_report(int argc, char **argv);

@@ -12,6 +12,7 @@ function(lockstep_need name module package)
 endfunction()
 
 lockstep_need(ZLIB zlib zlib1g-dev)
+lockstep_need(LIBZIP libzip libzip-dev)
 lockstep_need(JANSSON jansson libjansson-dev)
 lockstep_need(CMOCKA cmocka libcmocka-dev)
 

@@ -4,6 +4,8 @@ set(LOCKSTEP_PLATFORM auto CACHE STRING "auto, cuda (real GPUs) or vgpu (virtual
 set_property(CACHE LOCKSTEP_PLATFORM PROPERTY STRINGS auto cuda vgpu)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "sanitizers for the whole build: address,undefined or thread")
 
+option(LOCKSTEP_FUZZ "build the fuzz targets of the parsers (clang)" OFF)
+
 if(LOCKSTEP_PLATFORM STREQUAL auto)
   find_program(LOCKSTEP_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(LOCKSTEP_NVCC AND EXISTS /dev/nvidiactl)

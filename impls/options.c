@@ -11,18 +11,19 @@
 
 #define TRAINING   (LS_COMMAND_TRAIN | LS_COMMAND_RANK)
 #define RUNS       (TRAINING | LS_COMMAND_VERIFY | LS_COMMAND_SWEEP)
+#define EVALUATED  (RUNS | LS_COMMAND_EVAL)
 #define RUN(field) offsetof(ls_run, field)
 
 const ls_option ls_option_table[] = {
-    {"--impl", "NAME,...|all", RUNS, "implementations: single, dp, ddp, mpi", ls_option_parse_impls,
+    {"--impl", "NAME,...|all", EVALUATED, "implementations: single, dp, ddp, mpi", ls_option_parse_impls,
      ls_option_format_text, RUN(impl), 0, 0},
-    {"--devices", "N,...", RUNS, "device counts", ls_option_parse_devices, ls_option_format_size, RUN(devices), 1,
+    {"--devices", "N,...", EVALUATED, "device counts", ls_option_parse_devices, ls_option_format_size, RUN(devices), 1,
      1024},
-    {"--ranks", "processes|threads", RUNS, "what a rank of ddp is; verify and sweep take both as a list",
+    {"--ranks", "processes|threads", EVALUATED, "what a rank of ddp is; verify and sweep take both as a list",
      ls_option_parse_ranks, ls_option_format_ranks, 0, 0, 0},
-    {"--model", "NAME|SPEC|FILE,...|all", RUNS, "networks: seed-cnn, seed-conv, a spec or its file",
+    {"--model", "NAME|SPEC|FILE,...|all", EVALUATED, "networks: seed-cnn, seed-conv, a spec or its file",
      ls_option_parse_models, ls_option_format_text, RUN(model), 0, 0},
-    {"--data", "SOURCE", RUNS,
+    {"--data", "SOURCE", EVALUATED,
      "fashion-mnist[:DIR], mnist:DIR, cifar10:DIR, idx:DIR, raw:FILE or synthetic[:N]; see lockstep data",
      ls_option_parse_data, ls_option_format_text, RUN(data), 0, 0},
     {"--drop-last", NULL, RUNS, "ranks drop the samples that are too few for all (default: some are taken twice)",
@@ -31,12 +32,12 @@ const ls_option ls_option_table[] = {
      RUN(no_shuffle), 0, 0},
     {"--loader-threads", "N", RUNS, "threads of a rank that make batches ahead; 0: in the step", ls_option_parse_size,
      ls_option_format_size, RUN(loader_threads), 0, LS_BATCHER_MAX_THREADS},
-    {"--normalize", "none|MEAN,STD", RUNS,
+    {"--normalize", "none|MEAN,STD", EVALUATED,
      "of each channel: M1/M2/M3,S1/S2/S3; none: pixels scaled to 0..1 only (default: as the network's source)",
      ls_option_parse_normalize, ls_option_format_normalize, 0, 0, 0},
-    {"--dtype", "float32|float64", RUNS, "element type; verify takes both as a list", ls_option_parse_dtypes,
+    {"--dtype", "float32|float64", EVALUATED, "element type; verify takes both as a list", ls_option_parse_dtypes,
      ls_option_format_dtype, 0, 0, 0},
-    {"--batch", "N", RUNS, "samples a device and step", ls_option_parse_size, ls_option_format_size, RUN(batch), 1,
+    {"--batch", "N", EVALUATED, "samples a device and step", ls_option_parse_size, ls_option_format_size, RUN(batch), 1,
      1 << 20},
     {"--global-batch", "N", RUNS, "samples a step over all devices, in place of --batch; 0: batch x devices",
      ls_option_parse_size, ls_option_format_size, RUN(global_batch), 0, 1 << 24},
@@ -95,14 +96,20 @@ const ls_option ls_option_table[] = {
      ls_option_format_size, RUN(log_every), 0, 1e15},
     {"--bucket-bytes", "N[KiB|MiB],...", RUNS, "cap of a gradient bucket; verify and sweep take a list",
      ls_option_parse_buckets, ls_option_format_size, RUN(bucket_bytes), 1, 1e15},
-    {"--timeout", "S", RUNS, "seconds without progress of a rank until the run is ended", ls_option_parse_double,
+    {"--timeout", "S", EVALUATED, "seconds without progress of a rank until the run is ended", ls_option_parse_double,
      ls_option_format_double, RUN(timeout), 0.1, 1e6},
     {"--scaling", "weak|strong", LS_COMMAND_SWEEP, "--batch (weak) or the global batch (strong) stays fixed; or both",
      ls_option_parse_scaling, NULL, 0, 0, 0},
-    {"--save", "FILE", TRAINING, "parameters after the last step, FILE.safetensors", ls_option_parse_text,
+    {"--save", "FILE", TRAINING, "parameters after the last step, FILE.pth or FILE.safetensors", ls_option_parse_text,
      ls_option_format_text, RUN(save), 0, 0},
-    {"--json", "FILE", LS_COMMAND_TRAIN | LS_COMMAND_VERIFY | LS_COMMAND_INFO, "results as JSON", ls_option_parse_text,
-     ls_option_format_text, RUN(json), 0, 0},
+    {"--load", "FILE", TRAINING | LS_COMMAND_EVAL, "parameters to start from: PyTorch's .pth, or .safetensors",
+     ls_option_parse_text, ls_option_format_text, RUN(load), 0, 0},
+    {"--checkpoint", "FILE", TRAINING, "all that --resume needs, written after each epoch, FILE.safetensors",
+     ls_option_parse_text, ls_option_format_text, RUN(checkpoint), 0, 0},
+    {"--resume", "FILE", TRAINING, "goes on from a file of --checkpoint, up to --epochs in all", ls_option_parse_text,
+     ls_option_format_text, RUN(resume), 0, 0},
+    {"--json", "FILE", LS_COMMAND_TRAIN | LS_COMMAND_VERIFY | LS_COMMAND_INFO | LS_COMMAND_EVAL, "results as JSON",
+     ls_option_parse_text, ls_option_format_text, RUN(json), 0, 0},
     {"-o", "FILE|DIR", LS_COMMAND_SWEEP | LS_COMMAND_REPORT, "sweep: result file; report: folder",
      ls_option_parse_output, NULL, 0, 0, 0},
     {"--run-dir", "DIR", LS_COMMAND_RANK, "the run's private folder", ls_option_parse_text, ls_option_format_text,
@@ -111,6 +118,8 @@ const ls_option ls_option_table[] = {
      RUN(capture), 0, 0},
     {"--evaluate", NULL, LS_COMMAND_RANK, "test accuracy after each epoch", ls_option_parse_flag, ls_option_format_flag,
      RUN(evaluate), 0, 0},
+    {"--evaluate-only", NULL, LS_COMMAND_RANK, "no training", ls_option_parse_flag, ls_option_format_flag,
+     RUN(evaluate_only), 0, 0},
     {"--time-steps", NULL, LS_COMMAND_RANK, "time every step", ls_option_parse_flag, ls_option_format_flag,
      RUN(time_steps), 0, 0},
     {NULL, NULL, 0, NULL, NULL, NULL, 0, 0, 0},
@@ -150,6 +159,8 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
         options->run.steps = 30;
         options->run.warmup = 3;
         snprintf(options->output, sizeof options->output, "results.jsonl");
+    } else if (command == LS_COMMAND_EVAL) {
+        impl = "single", devices = "1";
     } else if (command == LS_COMMAND_REPORT) {
         snprintf(options->output, sizeof options->output, "report");
     }
@@ -214,7 +225,7 @@ static ls_rc parse_option(unsigned command, int count, char **words, ls_options 
 
 /* Commands that train once take one value where harnesses take a list. */
 static ls_rc check_single_values(unsigned command, const ls_options *options) {
-    if ((command & TRAINING) == 0) {
+    if ((command & (TRAINING | LS_COMMAND_EVAL)) == 0) {
         return LS_OK;
     }
     const struct {
@@ -313,6 +324,7 @@ static const char *command_name(unsigned command) {
     return command == LS_COMMAND_RANK     ? "rank"
            : command == LS_COMMAND_VERIFY ? "verify"
            : command == LS_COMMAND_SWEEP  ? "sweep"
+           : command == LS_COMMAND_EVAL   ? "eval"
                                           : "train";
 }
 

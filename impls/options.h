@@ -14,6 +14,7 @@ enum {
     LS_COMMAND_REPORT = 1u << 3,
     LS_COMMAND_INFO = 1u << 4,
     LS_COMMAND_RANK = 1u << 5, /* the hidden rank program */
+    LS_COMMAND_EVAL = 1u << 6,
 };
 
 enum { LS_MAX_LIST = 16 };

@@ -10,8 +10,8 @@
 
 #include "impls/rank_guard.h"
 #include "impls/rank_internal.h"
+#include "impls/rank_restore.h"
 #include "impls/thread_group.h"
-#include "reference/safetensors.h"
 
 /* For the signal handler: the page, and this process's ranks on it. */
 static ls_progress *handler_page;
@@ -68,13 +68,15 @@ static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here
         return ls_fail(LS_BAD_INPUT, "device %zu is needed, the host has %zu; use fewer devices",
                        (size_t)place->device + devices_here - 1, present);
     }
-    if (data->folder == NULL && run->save[0] != '\0') {
-        LS_TRY(ls_save_check(run->save)); /* else the launcher has */
+    if (data->folder == NULL && place->rank == 0) {
+        LS_TRY(ls_restore_check(run)); /* else the launcher has */
     }
     bump_all(data, place, ranks_here);
-    LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &data->train));
-    LS_TRY(ls_run_fits(run, &data->model, &data->train));
-    bump_all(data, place, ranks_here);
+    if (!run->evaluate_only) {
+        LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &data->train));
+        LS_TRY(ls_run_fits(run, &data->model, &data->train));
+        bump_all(data, place, ranks_here);
+    }
     if (run->evaluate) {
         LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TEST, &data->test));
         LS_TRY(ls_run_fits(run, &data->model, &data->test));
@@ -92,7 +94,7 @@ static void give_up(const ls_rank_data *data, size_t rank, ls_rc rc) {
 
 static void run_rank(ls_rank_task *task) {
     ls_error_set_rank((int)task->rank.rank, task->rank.device);
-    ls_rc rc = ls_rank_run(task);
+    ls_rc rc = task->data->run->evaluate_only ? ls_rank_run_evaluation(task) : ls_rank_run(task);
     if (rc != LS_OK) {
         give_up(task->data, task->rank.rank, rc);
     }

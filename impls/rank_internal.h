@@ -42,6 +42,13 @@ ls_rc ls_rank_place(const ls_run *run, const ls_impl *impl, ls_rank *out);
 /* Opens the implementation, trains, evaluates, saves and writes the result. */
 ls_rc ls_rank_run(ls_rank_task *task);
 
+/* Opens the implementation, loads parameters, evaluates them and writes the result. */
+ls_rc ls_rank_run_evaluation(ls_rank_task *task);
+
+/* Starts the four arrays of the result. */
+ls_rc ls_rank_result_open(ls_rank_task *task);
+void ls_rank_result_close(ls_rank_task *task);
+
 /* The slice of the test set that this rank evaluates: samples rank, rank + world, ... */
 typedef struct ls_rank_slice {
     ls_batch samples;

@@ -5,18 +5,20 @@
 
 #include "impls/rank.h"
 #include "impls/rank_internal.h"
+#include "impls/rank_restore.h"
 #include "impls/run_spec.h"
 #include "reference/batcher.h"
+#include "reference/checkpoint/model_state.h"
 #include "reference/hash.h"
-#include "reference/safetensors.h"
 
 typedef struct loop {
     ls_rank_task *task;
     ls_batcher *batcher;
     ls_rank_capture *capture;
     ls_rank_slice slice;
-    size_t epochs; /* at most */
-    double logged; /* sum of the losses logged in this epoch */
+    size_t first_epoch; /* above 0: the run goes on from a checkpoint */
+    size_t epochs;      /* at most */
+    double logged;      /* sum of the losses logged in this epoch */
     size_t logged_count;
     bool logs; /* this rank prints */
 } loop;
@@ -166,29 +168,23 @@ static ls_rc run_epoch(loop *l, size_t epoch) {
     l->logged_count = 0;
     LS_TRY(ls_batcher_set_epoch(l->batcher, epoch));
     double start = now_seconds();
-    for (size_t step = 0; step < steps && task->steps < data->run->steps; step++) {
-        LS_TRY(run_step(l, epoch, step));
+    size_t made = 0;
+    for (; made < steps && task->steps < data->run->steps; made++) {
+        LS_TRY(run_step(l, epoch, made));
     }
     LS_TRY(data->impl->synchronize(task->self));
     ls_progress_bump(task->progress, LS_STAGE_TRAINING);
     double seconds = now_seconds() - start;
     task->train_seconds += seconds;
-    return finish_epoch(l, epoch, seconds, task->samples - before);
-}
-
-/* Epochs as asked for; without a number the model's own, or as many as the steps take. */
-static size_t epoch_limit(const ls_run *run) {
-    if (run->epochs != 0) {
-        return run->epochs;
-    }
-    ls_model_spec spec;
-    return run->steps != SIZE_MAX || ls_run_spec(run, &spec) != LS_OK ? SIZE_MAX : spec.epochs;
+    LS_TRY(finish_epoch(l, epoch, seconds, task->samples - before));
+    bool whole = made == steps; /* --steps may end it before */
+    return whole ? ls_rank_checkpoint(task, epoch + 1) : LS_OK;
 }
 
 static ls_rc train(loop *l) {
     ls_rank_task *task = l->task;
     const ls_run *run = task->data->run;
-    for (size_t epoch = 0; epoch < l->epochs && task->steps < run->steps; epoch++) {
+    for (size_t epoch = l->first_epoch; epoch < l->epochs && task->steps < run->steps; epoch++) {
         LS_TRY(run_epoch(l, epoch));
     }
     if (l->logs) {
@@ -208,26 +204,24 @@ static ls_rc conclude(ls_rank_task *task) {
     const ls_rank_data *data = task->data;
     size_t bytes = data->model.param_count * ls_dtype_size(data->run->dtype);
     uint64_t grads = 0;
+    ls_model_values values;
     ls_progress_bump(task->progress, LS_STAGE_SAVING);
-    void *flat = ls_calloc(1, bytes, "parameters");
-    if (flat == NULL) {
-        return LS_DEVICE_FAILED;
-    }
+    LS_TRY(ls_rank_values_open(data, &values));
     ls_rc rc = LS_OK;
     if (task->steps > 0) {
-        rc = data->impl->gradients(task->self, flat);
-        grads = ls_hash(LS_HASH_SEED, flat, bytes);
+        rc = data->impl->gradients(task->self, values.params);
+        grads = ls_hash(LS_HASH_SEED, values.params, bytes);
     }
     if (rc == LS_OK) {
-        rc = data->impl->parameters(task->self, flat);
+        rc = ls_rank_values_read(task, &values);
     }
     if (rc == LS_OK && task->rank.rank == 0 && data->run->save[0] != '\0') {
-        rc = ls_save_safetensors(data->run->save, &data->model, data->run->dtype, flat);
+        rc = ls_model_save(data->run->save, &data->model, data->run->dtype, &values);
     }
     if (rc == LS_OK && data->folder != NULL) {
-        rc = ls_rank_result_write(task, ls_hash(LS_HASH_SEED, flat, bytes), task->steps > 0 ? &grads : NULL);
+        rc = ls_rank_result_write(task, ls_hash(LS_HASH_SEED, values.params, bytes), task->steps > 0 ? &grads : NULL);
     }
-    free(flat);
+    ls_rank_values_close(&values);
     ls_progress_bump(task->progress, LS_STAGE_SAVING);
     return rc;
 }
@@ -237,13 +231,7 @@ static ls_rc open_loop(loop *l) {
     const ls_rank_data *data = task->data;
     ls_sampler sampler = ls_run_sampler(data->run, data->train.count, task->rank.world, task->rank.rank);
     ls_progress_bump(task->progress, LS_STAGE_OPENING);
-    task->epochs = json_array();
-    task->step_seconds = json_array();
-    task->warmup_seconds = json_array();
-    task->log = json_array();
-    if (task->log == NULL || task->epochs == NULL || task->step_seconds == NULL || task->warmup_seconds == NULL) {
-        return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
-    }
+    LS_TRY(ls_rank_result_open(task));
     LS_CUDA(cudaSetDevice(task->rank.device));
     LS_TRY(ls_batcher_open(&data->train, &sampler, data->batch, &l->batcher));
     LS_TRY(ls_batcher_start(l->batcher, data->run->loader_threads));
@@ -251,6 +239,7 @@ static ls_rc open_loop(loop *l) {
         LS_TRY(ls_rank_slice_open(&data->test, task->rank.rank, task->rank.world, &l->slice));
     }
     LS_TRY(data->impl->open(data->run, &task->rank, &data->model, data->batch, &task->self));
+    LS_TRY(ls_rank_restore(task, &l->first_epoch));
     ls_progress_bump(task->progress, LS_STAGE_OPENING);
     return ls_rank_capture_open(task, &l->capture);
 }
@@ -259,7 +248,7 @@ ls_rc ls_rank_run(ls_rank_task *task) {
     const ls_run *run = task->data->run;
     loop l = {
         .task = task,
-        .epochs = epoch_limit(run),
+        .epochs = ls_restore_epoch_limit(run),
         .logs = task->rank.rank == 0 && (run->log_every != 0 || run->evaluate),
     };
     ls_rc rc = open_loop(&l);
@@ -276,9 +265,6 @@ ls_rc ls_rank_run(ls_rank_task *task) {
     ls_batcher_close(l.batcher);
     task->data->impl->close(task->self);
     ls_rank_slice_close(&l.slice);
-    json_decref(task->epochs);
-    json_decref(task->step_seconds);
-    json_decref(task->warmup_seconds);
-    json_decref(task->log);
+    ls_rank_result_close(task);
     return LS_OK;
 }

@@ -33,6 +33,24 @@ static json_int_t max_rss_bytes(void) {
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (json_int_t)usage.ru_maxrss * 1024 : 0;
 }
 
+ls_rc ls_rank_result_open(ls_rank_task *task) {
+    task->epochs = json_array();
+    task->step_seconds = json_array();
+    task->warmup_seconds = json_array();
+    task->log = json_array();
+    if (task->log == NULL || task->epochs == NULL || task->step_seconds == NULL || task->warmup_seconds == NULL) {
+        return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
+    }
+    return LS_OK;
+}
+
+void ls_rank_result_close(ls_rank_task *task) {
+    json_decref(task->epochs);
+    json_decref(task->step_seconds);
+    json_decref(task->warmup_seconds);
+    json_decref(task->log);
+}
+
 ls_rc ls_rank_result_write(ls_rank_task *task, uint64_t params, const uint64_t *grads) {
     char path[LS_PATH_SIZE + 32], temporary[LS_PATH_SIZE + 48];
     snprintf(path, sizeof path, "%s/rank-%zu.json", task->data->folder, task->rank.rank);

@@ -39,16 +39,20 @@ typedef struct ls_run {
     ls_schedule schedule;
     bool baseline; /* train: measure one device afterwards and print the speed-up */
     uint64_t seed;
-    size_t log_every;        /* 0: no log lines */
-    size_t bucket_bytes;     /* cap of a gradient bucket */
-    double timeout;          /* seconds without progress of a rank until the run is ended */
-    char save[LS_PATH_SIZE]; /* empty: none */
-    char json[LS_PATH_SIZE]; /* empty: none */
+    size_t log_every;              /* 0: no log lines */
+    size_t bucket_bytes;           /* cap of a gradient bucket */
+    double timeout;                /* seconds without progress of a rank until the run is ended */
+    char save[LS_PATH_SIZE];       /* empty: none */
+    char json[LS_PATH_SIZE];       /* empty: none */
+    char load[LS_PATH_SIZE];       /* initial values from this file; empty: from the seed */
+    char checkpoint[LS_PATH_SIZE]; /* written after each epoch; empty: none */
+    char resume[LS_PATH_SIZE];     /* checkpoint to go on from; empty: none */
 
     /* Set by harnesses for the rank programs. */
     char run_dir[LS_PATH_SIZE]; /* the run's private folder: progress page, results and captures of ranks */
     bool capture;               /* write what verification needs after every step */
     bool evaluate;              /* test accuracy after each epoch */
+    bool evaluate_only;         /* no training: test accuracy of the parameters of `load` */
     bool time_steps;            /* barrier before and synchronisation after every step, seconds of each recorded */
     size_t warmup;              /* untimed steps first, with time_steps */
 } ls_run;

@@ -9,8 +9,8 @@
 
 #include "impls/launch.h"
 #include "impls/rank.h"
+#include "impls/rank_restore.h"
 #include "reference/dataset.h"
-#include "reference/safetensors.h"
 
 static ls_rc check_impl(const ls_run *run) {
     const ls_impl *impl = ls_impl_find(run->impl);
@@ -59,8 +59,10 @@ static ls_rc check_output(const char *option, const char *path) {
 /* By the headers of the files: ranks read and check them completely. */
 static ls_rc check_data(const ls_run *run, const ls_model *model) {
     ls_dataset sizes;
-    LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &sizes));
-    LS_TRY(ls_run_fits(run, model, &sizes));
+    if (!run->evaluate_only) {
+        LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &sizes));
+        LS_TRY(ls_run_fits(run, model, &sizes));
+    }
     if (!run->evaluate) {
         return LS_OK;
     }
@@ -77,9 +79,7 @@ ls_rc ls_run_check(const ls_run *run) {
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(check_devices(run));
     LS_TRY(check_data(run, &model));
-    if (run->save[0] != '\0') {
-        LS_TRY(ls_save_check(run->save));
-    }
+    LS_TRY(ls_restore_check(run));
     return run->json[0] != '\0' && strcmp(run->json, "-") != 0 ? check_output("--json", run->json) : LS_OK;
 }
 

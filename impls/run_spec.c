@@ -14,7 +14,7 @@ static ls_rc fill_from_data(const ls_run *run, ls_model_spec *spec) {
         return LS_OK;
     }
     ls_dataset sizes;
-    LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &sizes));
+    LS_TRY(ls_dataset_shape(run->data, run->evaluate_only ? LS_SPLIT_TEST : LS_SPLIT_TRAIN, &sizes));
     if (spec->channels == 0) {
         spec->channels = sizes.channels;
         spec->height = sizes.height;

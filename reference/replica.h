@@ -91,6 +91,13 @@ ls_rc ls_replica_read_loss_sum(ls_replica *replica, double *sum);
 ls_rc ls_replica_read_params(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_grads(ls_replica *replica, void *flat);
 
+/* Buffer k of the optimizer's state between device and host, flat as the parameters; for checkpoints. They wait for the
+ * stream. */
+ls_rc ls_replica_read_optimizer_state(ls_replica *replica, size_t k, void *flat);
+ls_rc ls_replica_write_optimizer_state(ls_replica *replica, size_t k, const void *flat);
+/* Parameters from param_count values of dtype in ready order. Synchronous. */
+ls_rc ls_replica_write_params(ls_replica *replica, const void *flat);
+
 /* With options.capture: the local gradient of each parameter as it was when grad_ready was called (before any
  * communication), and the decisions of the last forward ([count][decisions_per_sample] bytes, model order). They wait for
  * the stream. */

@@ -52,6 +52,25 @@ ls_rc ls_replica_read_grads(ls_replica *replica, void *flat) {
     return read_flat(replica, replica->grads, flat);
 }
 
+static ls_rc write_flat(ls_replica *replica, void *device, const void *flat) {
+    size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
+    LS_CUDA(cudaMemcpyAsync(device, flat, bytes, cudaMemcpyHostToDevice, replica->stream));
+    LS_CUDA(cudaStreamSynchronize(replica->stream));
+    return LS_OK;
+}
+
+ls_rc ls_replica_write_params(ls_replica *replica, const void *flat) {
+    return write_flat(replica, replica->params, flat);
+}
+
+ls_rc ls_replica_read_optimizer_state(ls_replica *replica, size_t k, void *flat) {
+    return read_flat(replica, ls_replica_optimizer_state(replica, k), flat);
+}
+
+ls_rc ls_replica_write_optimizer_state(ls_replica *replica, size_t k, const void *flat) {
+    return write_flat(replica, ls_replica_optimizer_state(replica, k), flat);
+}
+
 /* One batch of an evaluation; the replica is not training. */
 static ls_rc evaluate_batch(ls_replica *replica, const ls_batch *batch, double *loss_sum, double *correct) {
     double sum = 0.0;

@@ -53,9 +53,9 @@ fi
 # The second compiler builds for one sanitizer, gcc for the other.
 before=$failed
 check "clang build, AddressSanitizer and UBSan" \
-  build_folder build/vgpu-asan --preset vgpu-asan -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -- all
+  build_folder build/vgpu-asan --preset vgpu-asan -DLOCKSTEP_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -- all
 if [ $failed -eq $before ]; then
-  run_tests build/vgpu-asan -L unit
+  run_tests build/vgpu-asan -L "unit|fuzz"
 fi
 before=$failed
 check "gcc build, ThreadSanitizer" build_preset vgpu-tsan all

@@ -29,6 +29,12 @@ static void print_line(const char *format, va_list arguments) {
     if (at > sizeof line - 2) {
         at = sizeof line - 2;
     }
+    for (size_t i = 0; i < at;
+         i++) { /* what a file or an argument holds must not break the line, or steer a terminal */
+        if ((unsigned char)line[i] < ' ' || line[i] == 0x7f) {
+            line[i] = '?';
+        }
+    }
     line[at] = '\n';
     ssize_t written = write(STDERR_FILENO, line, at + 1);
     (void)written; /* nothing can be said about a stderr that is gone */

@@ -114,8 +114,26 @@ static void outputs_are_checked_first(void **state) {
     snprintf(run.json, sizeof run.json, "/tmp");
     check(&run, "found a folder");
     run = make("ddp", 2);
-    snprintf(run.save, sizeof run.save, "/tmp/x.pt");
-    check(&run, ".safetensors");
+    snprintf(run.save, sizeof run.save, "/tmp/x.bin");
+    check(&run, "--save: expected a file name that ends in .pth, .pt or .safetensors");
+    run = make("ddp", 2);
+    snprintf(run.checkpoint, sizeof run.checkpoint, "/tmp/x.pth");
+    check(&run, "--checkpoint: expected a file name that ends in .safetensors");
+}
+
+static void inputs_are_checked_first(void **state) {
+    (void)state;
+    ls_run run = make("ddp", 2);
+    snprintf(run.load, sizeof run.load, "/nonexistent/x.pth");
+    check(&run, "/nonexistent/x.pth: cannot be opened");
+    snprintf(run.resume, sizeof run.resume, "x.safetensors");
+    check(&run, "give one of them");
+    run = make("ddp", 2);
+    snprintf(run.resume, sizeof run.resume, "/tmp/x.pth");
+    check(&run, "ends in .safetensors");
+    run = make("single", 1);
+    run.evaluate_only = true;
+    check(&run, "option '--load' is missing");
 }
 
 static void missing_mpirun_names_the_package(void **state) {
@@ -222,10 +240,10 @@ static void place_comes_from_the_environment(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(impossible_runs_are_refused),      cmocka_unit_test(data_that_do_not_fit_are_refused),
-        cmocka_unit_test(outputs_are_checked_first),        cmocka_unit_test(missing_mpirun_names_the_package),
-        cmocka_unit_test(batches_follow_from_options),      cmocka_unit_test(nested_launchers_are_refused),
-        cmocka_unit_test(place_comes_from_the_environment),
+        cmocka_unit_test(impossible_runs_are_refused),  cmocka_unit_test(data_that_do_not_fit_are_refused),
+        cmocka_unit_test(outputs_are_checked_first),    cmocka_unit_test(missing_mpirun_names_the_package),
+        cmocka_unit_test(inputs_are_checked_first),     cmocka_unit_test(batches_follow_from_options),
+        cmocka_unit_test(nested_launchers_are_refused), cmocka_unit_test(place_comes_from_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

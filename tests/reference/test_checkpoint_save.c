@@ -16,7 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reference/safetensors.h"
+#include "reference/checkpoint/formats.h"
+#include "reference/checkpoint/model_state.h"
 
 static char folder[64];
 static ls_model model;
@@ -81,8 +82,8 @@ static void check_saved(ls_dtype dtype, const char *header) {
         narrow[i] = 0.5F + (float)i;
     }
     const void *flat = dtype == LS_FLOAT64 ? (const void *)wide : (const void *)narrow;
-    assert_int_equal(ls_save_check(path_of("m.safetensors")), LS_OK);
-    assert_int_equal(ls_save_safetensors(path_of("m.safetensors"), &model, dtype, flat), LS_OK);
+    assert_int_equal(ls_state_check_output("--save", path_of("m.safetensors"), 0), LS_OK);
+    assert_int_equal(ls_model_save(path_of("m.safetensors"), &model, dtype, &(ls_model_values){.params = flat}), LS_OK);
     assert_int_equal(entries(), 1);
     unsigned char bytes[2048];
     size_t size = read_file("m.safetensors", bytes, sizeof bytes);
@@ -122,7 +123,8 @@ static void test_mode_follows_umask(void **state) {
     (void)state;
     float flat[32] = {0};
     mode_t before = umask(027);
-    assert_int_equal(ls_save_safetensors(path_of("mode.safetensors"), &model, LS_FLOAT32, flat), LS_OK);
+    assert_int_equal(ls_model_save(path_of("mode.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat}),
+                     LS_OK);
     umask(before);
     struct stat info;
     assert_int_equal(stat(path_of("mode.safetensors"), &info), 0);
@@ -130,14 +132,14 @@ static void test_mode_follows_umask(void **state) {
     assert_int_equal(unlink(path_of("mode.safetensors")), 0);
 }
 
-static void assert_check_refuses(const char *path, const char *words) {
+static void assert_check_refuses(const char *path, uint64_t bytes, const char *words) {
     fflush(stderr);
     int saved = dup(STDERR_FILENO);
     char name[] = "/tmp/lockstep-test-stderr-XXXXXX";
     int file = mkstemp(name);
     assert_true(saved >= 0 && file >= 0);
     dup2(file, STDERR_FILENO);
-    ls_rc rc = ls_save_check(path);
+    ls_rc rc = ls_state_check_output("--save", path, bytes);
     dup2(saved, STDERR_FILENO);
     char text[2048] = {0};
     ssize_t size = pread(file, text, sizeof text - 1, 0);
@@ -154,15 +156,16 @@ static void assert_check_refuses(const char *path, const char *words) {
 
 static void test_refused_names(void **state) {
     (void)state;
-    assert_check_refuses("model.pth", "ends in .safetensors, found 'model.pth'");
-    assert_check_refuses("model.safetensors.gz", "ends in .safetensors");
-    assert_check_refuses("", "ends in .safetensors");
-    assert_check_refuses(".safetensors", "ends in .safetensors");
-    assert_check_refuses("/tmp/.safetensors", "ends in .safetensors");
-    assert_check_refuses("/nowhere/at/all/m.safetensors", "/nowhere/at/all: No such file");
-    assert_check_refuses("/proc/m.safetensors", "folder that can be written, found /proc");
+    assert_check_refuses("model.bin", 0, "ends in .pth, .pt or .safetensors, found 'model.bin'");
+    assert_check_refuses("model.safetensors.gz", 0, "ends in .pth");
+    assert_check_refuses("", 0, "ends in .pth");
+    assert_check_refuses(".safetensors", 0, "ends in .pth");
+    assert_check_refuses("/tmp/.pth", 0, "ends in .pth");
+    assert_check_refuses("/nowhere/at/all/m.safetensors", 0, "/nowhere/at/all: No such file");
+    assert_check_refuses("/proc/m.pth", 0, "folder that can be written, found /proc");
+    assert_check_refuses(path_of("m.pth"), UINT32_MAX, "save as .safetensors"); /* no zip64 */
     assert_int_equal(mkdir(path_of("folder.safetensors"), 0700), 0);
-    assert_check_refuses(path_of("folder.safetensors"), "found a folder");
+    assert_check_refuses(path_of("folder.safetensors"), 0, "found a folder");
     assert_int_equal(rmdir(path_of("folder.safetensors")), 0);
 }
 
@@ -170,7 +173,8 @@ static void test_refused_names(void **state) {
 static void test_failed_write_leaves_the_old_file(void **state) {
     (void)state;
     float flat[32] = {0};
-    assert_int_equal(ls_save_safetensors(path_of("m.safetensors"), &model, LS_FLOAT32, flat), LS_OK);
+    assert_int_equal(ls_model_save(path_of("m.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat}),
+                     LS_OK);
     unsigned char before[2048];
     unsigned char after[2048];
     size_t size = read_file("m.safetensors", before, sizeof before);
@@ -180,7 +184,7 @@ static void test_failed_write_leaves_the_old_file(void **state) {
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     flat[0] = 1.0F;
-    ls_rc rc = ls_save_safetensors(path_of("m.safetensors"), &model, LS_FLOAT32, flat);
+    ls_rc rc = ls_model_save(path_of("m.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat});
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(rc, LS_BAD_INPUT);

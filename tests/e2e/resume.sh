@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# 2 epochs, a checkpoint and 2 more equal 4 epochs bit for bit: log lines, test lines, final parameters.
+# shellcheck disable=SC2086 # options as words
+# shellcheck source=tests/e2e/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+export TMPDIR=$work/tmp
+mkdir "$TMPDIR"
+run="--data synthetic:600 --batch 50 --seed 3 --lr 0.05 --momentum 0.9 --log-every 2"
+
+lines() { grep -E '^(Train Epoch|Test set)' "$work/out" || true; }
+
+for dtype in float32 float64; do
+  for impl in "single --devices 1" "ddp --devices 2" "ddp --ranks threads --devices 2" "dp --devices 3" "mpi --devices 2"; do
+    [ $dtype = float32 ] || [ "$impl" = "ddp --devices 2" ] || continue
+    words="--impl $impl --dtype $dtype $run"
+    expect_exit 0 "$LOCKSTEP" train $words --epochs 4 --save "$work/whole.safetensors"
+    lines >"$work/whole.log"
+    expect_exit 0 "$LOCKSTEP" train $words --epochs 2 --checkpoint "$work/c.safetensors"
+    lines >"$work/parts.log"
+    expect_exit 0 "$LOCKSTEP" train $words --epochs 4 --resume "$work/c.safetensors" --checkpoint "$work/c.safetensors" \
+      --save "$work/parts.safetensors"
+    lines >>"$work/parts.log"
+    grep -q '^Resumed from .*: 2 epochs' "$work/out" || fail "$words: $(cat "$work/out")"
+    [ -s "$work/whole.log" ] || fail "$words: no log lines"
+    cmp "$work/whole.log" "$work/parts.log" || fail "$words: log lines differ"
+    cmp "$work/whole.safetensors" "$work/parts.safetensors" || fail "$words: parameters differ"
+    expect_error 2 "it has 4 epochs, the run is to have 4" "$LOCKSTEP" train $words --epochs 4 --resume "$work/c.safetensors"
+    expect_exit 0 "$LOCKSTEP" eval --load "$work/c.safetensors" --data synthetic:600 --dtype $dtype
+  done
+done
+[ -z "$(ls "$TMPDIR")" ] || fail "left behind: $(ls "$TMPDIR")"
+
+# A run killed while it trains and writes leaves a whole checkpoint, from which it goes on.
+rm "$work/c.safetensors"
+"$LOCKSTEP" train --impl ddp --devices 2 $run --epochs 100000 --checkpoint "$work/c.safetensors" >"$work/killed.out" 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+  if [ -s "$work/c.safetensors" ]; then
+    break
+  fi
+  sleep 0.1
+done
+kill -KILL $pid 2>/dev/null || fail "ended before it was killed: $(cat "$work/killed.out")"
+wait $pid 2>/dev/null || true
+expect_exit 0 "$LOCKSTEP" eval --load "$work/c.safetensors" --data synthetic:600
+epochs=$(head -c 2000 "$work/c.safetensors" | grep -ao '"epoch":"[0-9]*"' | grep -o '[0-9]*')
+expect_exit 0 "$LOCKSTEP" train --impl ddp --devices 2 $run --epochs $((epochs + 1)) --resume "$work/c.safetensors"
+grep -q "^Train Epoch: $((epochs + 1)) " "$work/out" || fail "not gone on after epoch $epochs: $(cat "$work/out")"
+
+# Other runs are refused before any training.
+expect_exit 0 "$LOCKSTEP" train --impl ddp --devices 2 $run --epochs 1 --checkpoint "$work/c.safetensors"
+refused() {
+  local pattern=$1
+  shift
+  expect_error 2 "$pattern" "$LOCKSTEP" train $run --epochs 2 --resume "$work/c.safetensors" "$@"
+}
+refused "model seed-cnn, this run has seed-conv" --impl ddp --devices 2 --model seed-conv
+refused "dtype float32, this run has float64" --impl ddp --devices 2 --dtype float64
+refused "ranks 2, this run has 3" --impl ddp --devices 3
+refused "ranks 2, this run has 1" --impl dp --devices 2
+refused "global batch 100, this run has 60" --impl ddp --devices 2 --batch 30
+refused "seed 3, this run has 4" --impl ddp --devices 2 --seed 4
+refused "samples=600, this run has .*samples=700" --impl ddp --devices 2 --data synthetic:700
+expect_error 2 "ends in .safetensors" "$LOCKSTEP" train $run --checkpoint "$work/c.pth"
+expect_error 2 "/nonexistent" "$LOCKSTEP" train $run --checkpoint /nonexistent/c.safetensors
+head -c 1000 "$work/c.safetensors" >"$work/cut.safetensors"
+expect_error 2 "cut.safetensors: .*truncated" "$LOCKSTEP" train $run --resume "$work/cut.safetensors"
