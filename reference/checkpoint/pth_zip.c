@@ -43,7 +43,7 @@ static ls_rc open_zip(archive *a) {
     zip_source_t *source = zip_source_buffer_create(a->file->bytes, a->file->size, 0, &error);
     a->zip = source != NULL ? zip_open_from_source(source, ZIP_RDONLY, &error) : NULL;
     if (a->zip == NULL) {
-        ls_fail(LS_BAD_INPUT, "%s: expected a zip archive: %s", a->file->path, zip_error_strerror(&error));
+        ls_notice("%s: expected a zip archive: %s", a->file->path, zip_error_strerror(&error));
         zip_source_free(source);
         zip_error_fini(&error);
         return LS_BAD_INPUT;

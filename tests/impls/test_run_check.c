@@ -95,7 +95,9 @@ static void data_that_do_not_fit_are_refused(void **state) {
     d.target_count = 1;
     d.targets = values;
     assert_int_equal(ls_raw_write(path, &d, &none), LS_OK);
-    check(&run, "1x28x28 with 1 float targets each");
+    check(&run, "has 1 float targets a sample, --loss cross-entropy needs labels");
+    run.loss.kind = LS_LOSS_MSE;
+    check(&run, "samples of 1x28x28 with 1 float targets each, model seed-cnn takes 1x28x28 and gives 10 outputs");
     d = (ls_dataset){.count = 2, .channels = 1, .height = 28, .width = 28, .classes = 10, .floats = true};
     d.labels = labels;
     d.values = values;

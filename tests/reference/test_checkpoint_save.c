@@ -81,7 +81,7 @@ static void check_saved(ls_dtype dtype, const char *header) {
         wide[i] = 0.5 + (double)i;
         narrow[i] = 0.5F + (float)i;
     }
-    const void *flat = dtype == LS_FLOAT64 ? (const void *)wide : (const void *)narrow;
+    void *flat = dtype == LS_FLOAT64 ? (void *)wide : (void *)narrow;
     assert_int_equal(ls_state_check_output("--save", path_of("m.safetensors"), 0), LS_OK);
     assert_int_equal(ls_model_save(path_of("m.safetensors"), &model, dtype, &(ls_model_values){.params = flat}), LS_OK);
     assert_int_equal(entries(), 1);
