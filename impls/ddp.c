@@ -44,9 +44,43 @@ static size_t ddp_ranks(size_t devices) {
 
 /* Opening. */
 
+/* The options that decide order, batches, loss and update. */
+static uint64_t hash_options(uint64_t hash, const ls_run *run) {
+    const ls_optimizer_options *o = &run->optimizer;
+    const ls_schedule *schedule = &run->schedule;
+    uint64_t counts[] = {
+        run->seed,
+        run->batch,
+        run->global_batch,
+        run->drop_last,
+        run->no_shuffle,
+        run->epochs,
+        run->steps,
+        run->evaluate,
+        run->loss.kind,
+        run->log_every,
+        run->loss.reduction,
+        o->kind,
+        o->nesterov,
+        o->amsgrad,
+        o->centered,
+        o->maximize,
+        schedule->kind,
+        schedule->step_size,
+        schedule->warmup_steps,
+        run->resume[0] != '\0',
+    };
+    double reals[] = {
+        run->lr,  run->loss.label_smoothing, o->momentum, o->dampening, o->weight_decay, o->beta1, o->beta2, o->eps,
+        o->alpha, schedule->gamma,
+    };
+    hash = ls_hash(hash, counts, sizeof counts);
+    return ls_hash(hash, reals, sizeof reals);
+}
+
 /* Everything that must be alike on all ranks: a difference would reduce unlike gradients, or hang. */
-static uint64_t fingerprint(const ddp *d) {
-    uint64_t hash = ls_hash(LS_HASH_SEED, d->model->name, sizeof d->model->name);
+static uint64_t fingerprint(const ddp *d, const ls_run *run) {
+    uint64_t hash = hash_options(ls_hash(LS_HASH_SEED, d->model->name, sizeof d->model->name), run);
     for (size_t i = 0; i < d->model->param_tensors; i++) {
         const ls_param *param = &d->model->params[i];
         hash = ls_hash(hash, param->shape, param->dims * sizeof param->shape[0]);
@@ -68,7 +102,7 @@ static uint64_t fingerprint(const ddp *d) {
 }
 
 /* The communicator's id, from rank 0 to all. */
-static ls_rc share_id(const ddp *d, ncclUniqueId *id) {
+static ls_rc share_id(const ddp *d, const ls_run *run, ncclUniqueId *id) {
     if (d->rank.rank == 0) {
         LS_NCCL(ncclGetUniqueId(id));
     }
@@ -85,15 +119,16 @@ static ls_rc share_id(const ddp *d, ncclUniqueId *id) {
         .world = d->rank.world,
         .timeout = d->rank.timeout,
         .param_count = d->model->param_count,
-        .fingerprint = fingerprint(d),
+        .fingerprint = fingerprint(d, run),
+        .by_hand = getenv("LOCKSTEP_LAUNCHER") == NULL,
     };
     return ls_rendezvous_share(&meeting, id, sizeof *id);
 }
 
-static ls_rc open_communicator(ddp *d) {
+static ls_rc open_communicator(ddp *d, const ls_run *run) {
     ncclUniqueId id = {{0}};
     ncclComm_t comm = NULL;
-    LS_TRY(share_id(d, &id));
+    LS_TRY(share_id(d, run, &id));
     LS_NCCL(ncclCommInitRank(&comm, (int)d->rank.world, id, (int)d->rank.rank));
     return ls_ddp_watch_open(&d->watch, comm, (int)d->rank.rank, d->rank.device, d->rank.timeout);
 }
@@ -128,7 +163,7 @@ static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     }
     LS_CUDA(cudaEventCreateWithFlags(&d->reduced, cudaEventDisableTiming));
     LS_TRY(ls_ddp_overlap_open(&d->overlap));
-    LS_TRY(open_communicator(d));
+    LS_TRY(open_communicator(d, run));
     return broadcast_parameters(d, run->seed);
 }
 

@@ -1,5 +1,6 @@
 /* What a process is among the ranks of a run. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,9 +51,21 @@ static ls_rc place_mpi(ls_rank *out) {
     return read_number(mpi_local, SIZE_MAX / 2, 0, &out->local_rank);
 }
 
+static bool is_set(const char *name) {
+    const char *text = getenv(name);
+    return text != NULL && text[0] != '\0';
+}
+
 /* ddp's processes: torchrun's variables. */
 static ls_rc place_process(const ls_run *run, ls_rank *out) {
     size_t world = 0, port = 0;
+    if (is_set("RANK") != is_set("WORLD_SIZE")) {
+        bool rank = is_set("RANK");
+        return ls_fail(LS_BAD_INPUT,
+                       "environment variable %s is set, %s is not; set both in every rank's shell, or none and let "
+                       "lockstep start the ranks",
+                       rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
+    }
     LS_TRY(read_number(ddp_world, SIZE_MAX / 2, 1, &world));
     if (world != run->devices) {
         return ls_fail(LS_BAD_INPUT,
@@ -63,8 +76,10 @@ static ls_rc place_process(const ls_run *run, ls_rank *out) {
     LS_TRY(read_number(ddp_rank, world - 1, 0, &out->rank));
     LS_TRY(read_number(ddp_local, SIZE_MAX / 2, 0, &out->local_rank));
     LS_TRY(read_number(ddp_port, 65535, 29500, &port)); /* torchrun's default */
-    const char *master = getenv("MASTER_ADDR");
-    out->master = master != NULL && master[0] != '\0' ? master : "127.0.0.1";
+    if (port == 0) {
+        return ls_fail(LS_BAD_INPUT, "environment variable MASTER_PORT: expected a port from 1 to 65535, found 0");
+    }
+    out->master = is_set("MASTER_ADDR") ? getenv("MASTER_ADDR") : "127.0.0.1";
     out->port = (unsigned short)port;
     return LS_OK;
 }
@@ -96,5 +111,5 @@ bool ls_rank_started_outside(const ls_run *run) {
         return getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL;
     }
     return (impl->capabilities & LS_CAP_RANK_PROCESSES) != 0 && run->ranks == LS_RANKS_PROCESSES &&
-           getenv("RANK") != NULL && getenv("WORLD_SIZE") != NULL;
+           (is_set("RANK") || is_set("WORLD_SIZE")); /* one alone is refused by ls_rank_place */
 }

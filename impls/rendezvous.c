@@ -87,6 +87,11 @@ static ls_rc exchange(const ls_rendezvous *meeting, int fd, void *blob, size_t s
             return ls_fail(LS_BAD_INPUT, "%s port %u is not rank 0 of this program; check MASTER_ADDR and MASTER_PORT",
                            meeting->host, (unsigned)meeting->port);
         }
+        if (reply[LS_REPLY_CODE] != LS_OK && meeting->by_hand) {
+            return ls_fail((ls_rc)reply[LS_REPLY_CODE],
+                           "rank 0 on %s port %u has ended the rendezvous; its line says why", meeting->host,
+                           (unsigned)meeting->port);
+        }
         if (reply[LS_REPLY_CODE] != LS_OK) {
             return (ls_rc)reply[LS_REPLY_CODE]; /* rank 0 has printed why */
         }

@@ -3,6 +3,7 @@
 #ifndef LS_IMPLS_RENDEZVOUS_H
 #define LS_IMPLS_RENDEZVOUS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,12 +16,13 @@ typedef struct ls_rendezvous {
     double timeout;       /* seconds to wait for peers */
     uint64_t param_count; /* of the model, to be named when ranks disagree */
     uint64_t fingerprint; /* a hash of everything in which ranks must agree */
+    bool by_hand;         /* no launcher gathers the ranks' error lines: this rank says it too when rank 0 refuses */
 } ls_rendezvous;
 
 /* Collective: returns on every rank when all have come, with rank 0's `size` bytes in blob. Contradictions between ranks
  * (world size, rank taken twice, model, fingerprint) and a port in use: LS_BAD_INPUT. Ranks that do not come within the time
  * limit, or rank 0 out of reach: LS_DEVICE_FAILED. The cause is printed where it is known, mostly by rank 0; the
- * others then only return its code. */
+ * others then only return its code, or started by hand point to rank 0's line. */
 ls_rc ls_rendezvous_share(const ls_rendezvous *meeting, void *blob, size_t size);
 
 #endif

@@ -79,8 +79,10 @@ static ls_rc open_listener(host *h) {
         return LS_OK;
     }
     if (error == EADDRINUSE) {
-        return ls_fail(LS_BAD_INPUT, "port %u on %s is in use; choose another MASTER_PORT", (unsigned)h->meeting->port,
-                       h->meeting->host);
+        return ls_fail(LS_BAD_INPUT,
+                       "port %u on %s is in use, by a second process with RANK 0 or by another program (choose another "
+                       "MASTER_PORT then)",
+                       (unsigned)h->meeting->port, h->meeting->host);
     }
     return ls_fail(LS_BAD_INPUT, "rank 0 cannot listen on %s port %u: %s", h->meeting->host, (unsigned)h->meeting->port,
                    strerror(error));
@@ -114,10 +116,11 @@ static ls_rc check_hello(const host *h, const uint64_t *hello) {
                        rank, (unsigned long long)hello[LS_HELLO_PARAMS], (unsigned long long)own->param_count);
     }
     if (hello[LS_HELLO_FINGERPRINT] != own->fingerprint || hello[LS_HELLO_BLOB] != h->blob_size) {
-        return ls_fail(LS_BAD_INPUT,
-                       "rank %llu and rank 0 differ in model, dtype or buckets (plans %016llx and %016llx); "
-                       "start all ranks with the same options",
-                       rank, (unsigned long long)hello[LS_HELLO_FINGERPRINT], (unsigned long long)own->fingerprint);
+        return ls_fail(
+            LS_BAD_INPUT,
+            "rank %llu and rank 0 differ in model, dtype, buckets or training options (plans %016llx and %016llx); "
+            "start all ranks with the same options",
+            rank, (unsigned long long)hello[LS_HELLO_FINGERPRINT], (unsigned long long)own->fingerprint);
     }
     return LS_OK;
 }

@@ -104,6 +104,12 @@ ls_rc ls_launch_refuse_nested(const char *command) {
     } else if (getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL) {
         launcher = "mpirun";
     }
+    if (launcher == NULL && number_in("WORLD_SIZE") > 1) {
+        return ls_fail(LS_BAD_INPUT,
+                       "WORLD_SIZE is %zu: only ranks of ddp as processes are started so; this %s starts all that it "
+                       "needs itself: unset RANK and WORLD_SIZE",
+                       number_in("WORLD_SIZE"), command);
+    }
     if (launcher == NULL) {
         return LS_OK;
     }

@@ -166,6 +166,21 @@ static void test_contradictions(void **state) {
     expect_contradiction(spoil_fingerprint, "000000000000abcd", "0000000000001234");
 }
 
+/* In a shell of its own a rank says that it was refused, and by whom: rank 0's line is elsewhere. */
+static void test_refused_by_hand(void **state) {
+    (void)state;
+    guest guests[2];
+    stderr_capture capture;
+    prepare(guests, 2, "127.0.0.1", 20.0);
+    guests[0].meeting.by_hand = guests[1].meeting.by_hand = true;
+    guests[1].meeting.fingerprint = 0xabcd;
+    run_all(guests, 2, &capture);
+    assert_int_equal(guests[0].rc, LS_BAD_INPUT);
+    assert_int_equal(guests[1].rc, LS_BAD_INPUT);
+    assert_int_equal(capture.lines, 2);
+    assert_non_null(strstr(capture.text, "has ended the rendezvous; its line says why"));
+}
+
 static void test_port_in_use(void **state) {
     (void)state;
     guest guests[2];
@@ -275,10 +290,15 @@ static void test_bad_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),           cmocka_unit_test(test_missing_rank),
-        cmocka_unit_test(test_missing_rank_0), cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_port_in_use),    cmocka_unit_test(test_not_a_lockstep),
-        cmocka_unit_test(test_strangers),      cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_missing_rank_0),
+        cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_refused_by_hand),
+        cmocka_unit_test(test_port_in_use),
+        cmocka_unit_test(test_not_a_lockstep),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_bad_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -168,8 +168,8 @@ static void batches_follow_from_options(void **state) {
     assert_int_equal(global, 10);
 }
 
-static const char *const launchers[] = {
-    "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID", "SLURM_STEP_ID", NULL};
+static const char *const launchers[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK",     "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS",
+                                        "SLURM_JOB_ID",         "SLURM_STEP_ID", "WORLD_SIZE",   NULL};
 
 static void clear_launchers(void) {
     for (const char *const *name = launchers; *name != NULL; name++) {
@@ -202,6 +202,10 @@ static void nested_launchers_are_refused(void **state) {
     setenv("SLURM_NTASKS", "8", 1); /* a batch script in an allocation of eight is one process */
     setenv("SLURM_JOB_ID", "77", 1);
     assert_int_equal(refuse(), LS_OK);
+    setenv("WORLD_SIZE", "4", 1); /* each of four would start a run of its own */
+    assert_int_equal(refuse(), LS_BAD_INPUT);
+    setenv("WORLD_SIZE", "1", 1);
+    assert_int_equal(refuse(), LS_OK);
 }
 
 static void place_comes_from_the_environment(void **state) {
@@ -220,14 +224,17 @@ static void place_comes_from_the_environment(void **state) {
     assert_int_equal(place.device, 1);
     assert_int_equal(place.port, 4711);
     assert_string_equal(place.master, "10.0.0.1");
-    const char *bad[][2] = {{"RANK", "2"}, {"RANK", "x"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", "70000"}};
+    const char *bad[][2] = {{"RANK", "2"}, {"RANK", "x"},      {"WORLD_SIZE", "3"}, {"MASTER_PORT", "70000"},
+                            {"RANK", ""},  {"WORLD_SIZE", ""}, {"MASTER_PORT", "0"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char *before = strdup(getenv(bad[i][0]));
         stderr_capture errors;
         setenv(bad[i][0], bad[i][1], 1);
         assert_int_equal(stderr_capture_begin(&errors), 0);
+        bool outside = ls_rank_started_outside(&run);
         ls_rc rc = ls_rank_place(&run, ls_impl_find("ddp"), &place);
         stderr_capture_end(&errors);
+        assert_true(outside); /* or it would start ranks of its own */
         assert_int_equal(rc, LS_BAD_INPUT);
         assert_int_equal(errors.lines, 1);
         assert_non_null(strstr(errors.text, bad[i][0]));
