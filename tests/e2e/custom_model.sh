@@ -71,5 +71,5 @@ expect_error 2 'bad.txt: line 3, column 3: layer 2 \(linear 2\): .*24.*input 10x
   --data synthetic:600 --model "$work/bad.txt"
 expect_error 2 'one value for each of 10 classes, found 9' "$LOCKSTEP" train --data synthetic:600 --model 'flatten; linear 9'
 expect_error 2 'no-such-file' "$LOCKSTEP" train --model "$work/no-such-file"
-expect_error 2 '3x32x32, found 1x28x28|found 1x28x28' "$LOCKSTEP" train --impl single --devices 1 --data synthetic:600 \
+expect_error 2 'samples of 1x28x28 in 10 classes, model custom takes 3x32x32' "$LOCKSTEP" train --impl single --devices 1 --data synthetic:600 \
   --model 'input 3x32x32; flatten; linear 10'

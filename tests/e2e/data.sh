@@ -75,7 +75,19 @@ expect_exit 0 "$LOCKSTEP" data import targets.raw --train-x x.f32 --train-y targ
 expect_exit 0 "$LOCKSTEP" data show raw:targets.raw
 said '^train sample 0 of 40: 1x28x28, targets 1 1$'
 expect_error 2 "at least 1 test sample, found 0" "$LOCKSTEP" data check raw:targets.raw
-expect_error 2 "with 2 float targets each" "$LOCKSTEP" train --data raw:targets.raw
+expect_error 2 "targets a sample, --loss cross-entropy needs labels" "$LOCKSTEP" train --data raw:targets.raw
+expect_error 2 "with 2 float targets each, model seed-cnn .* gives 10 outputs" "$LOCKSTEP" train --data raw:targets.raw \
+  --loss mse
+
+# Float targets reach every implementation's loss, and the oracle's.
+expect_exit 0 "$LOCKSTEP" data import whole.raw --train-x x.f32 --train-y targets.f32 --test-x x.f32 --test-y targets.f32 \
+  --targets 2 --shape 28x28 --dtype float32
+expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,2 --data raw:whole.raw --model 'flatten; linear 2' --loss mse \
+  --batch 5 --bucket-bytes 25MiB --lr 0.0001
+said ' 0 failed, 0 skipped, 0 mistrusted'
+expect_exit 0 "$LOCKSTEP" train --impl ddp --devices 2 --data raw:whole.raw --model 'flatten; linear 2' --loss mse --batch 5 \
+  --lr 0.0001 --epochs 1
+said '^Test set: average loss [0-9.]*$'
 
 # What import refuses, and that it leaves nothing.
 refused() { expect_error 2 "$1" "$LOCKSTEP" data import bad.raw "${@:2}"; }

@@ -28,6 +28,18 @@ for dtype in float32 float64; do
     expect_exit 0 "$LOCKSTEP" eval --load "$work/c.safetensors" --data synthetic:600 --dtype $dtype
   done
 done
+
+# The same with state of every kind: Adam's moments, batchnorm's statistics, dropout's masks, a schedule.
+spec='conv 4 k3; batchnorm; relu; maxpool 4; flatten; dropout 0.5; linear 10'
+for impl in "single --devices 1" "ddp --devices 2" "dp --devices 2" "mpi --devices 2"; do
+  words="--impl $impl --data synthetic:200 --batch 20 --seed 5 --optimizer adam --lr-schedule step --step-size 1 --log-every 1"
+  "$LOCKSTEP" train $words --model "$spec" --epochs 2 --save "$work/whole.safetensors" >"$work/whole.log"
+  "$LOCKSTEP" train $words --model "$spec" --epochs 1 --checkpoint "$work/c.safetensors" >"$work/parts.log"
+  "$LOCKSTEP" train $words --model "$spec" --epochs 2 --resume "$work/c.safetensors" --save "$work/parts.safetensors" >>"$work/parts.log"
+  cmp <(grep '^T[re][as]' "$work/whole.log" | grep -v '^Trained') <(grep '^T[re][as]' "$work/parts.log" | grep -v '^Trained') ||
+    fail "$impl: log lines differ"
+  cmp "$work/whole.safetensors" "$work/parts.safetensors" || fail "$impl: saved values differ"
+done
 [ -z "$(ls "$TMPDIR")" ] || fail "left behind: $(ls "$TMPDIR")"
 
 # A run killed while it trains and writes leaves a whole checkpoint, from which it goes on.
