@@ -34,6 +34,9 @@ ls_rc ls_command_eval(int argc, char **argv) {
     ls_run *run = &options.run;
     run->evaluate = true;
     run->evaluate_only = true;
+    if (run->json[0] != '\0' && ls_rank_started_outside(run)) {
+        return ls_fail(LS_BAD_INPUT, "--json needs an evaluation that lockstep starts itself; leave it out");
+    }
     if (ls_rank_started_outside(run)) {
         return ls_rank_main(run);
     }

@@ -90,6 +90,9 @@ ls_rc ls_command_train(int argc, char **argv) {
     if (run->baseline && ls_rank_started_outside(run)) {
         return ls_fail(LS_BAD_INPUT, "--baseline needs a run that lockstep starts itself; measure one device apart");
     }
+    if (run->json[0] != '\0' && ls_rank_started_outside(run)) {
+        return ls_fail(LS_BAD_INPUT, "--json needs a run that lockstep starts itself; leave it out");
+    }
     if (ls_rank_started_outside(run)) {
         return ls_rank_main(run);
     }
