@@ -14,8 +14,10 @@ function(lockstep_direct variable table name)
 endfunction()
 # As options of the source they come after lockstep_flags' own.
 # Sanitizers' checks in unrolled loops take minutes to optimise: -O1 there, and gcc without UBSan (clang is quick with it).
+set(kernel_level -O3)
 set(direct_options -O3 -ffp-contract=fast)
 if(LOCKSTEP_SANITIZE)
+  set(kernel_level -O1)
   set(direct_options -O1 -ffp-contract=fast)
   if(LOCKSTEP_SANITIZE MATCHES undefined AND CMAKE_C_COMPILER_ID STREQUAL GNU)
     list(APPEND direct_options -fno-sanitize=undefined)
@@ -30,7 +32,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
 endif()
 
 add_library(lockstep_gpu STATIC ${gpu_sources} ${kernel_sources} ${platform_sources} ${math_sources} ${direct_objects})
-set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;-O3;-fno-trapping-math")
+set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;${kernel_level};-fno-trapping-math")
 target_include_directories(lockstep_gpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/vgpu/include)
 target_link_libraries(lockstep_gpu PUBLIC lockstep_base Threads::Threads m)
 # At -O2 gcc leaves loops of unknown length scalar.

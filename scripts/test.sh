@@ -58,9 +58,9 @@ if [ $failed -eq $before ]; then
   run_tests build/vgpu-asan -L "unit|fuzz"
 fi
 before=$failed
-check "gcc build, ThreadSanitizer" build_preset vgpu-tsan all
+check "gcc build, ThreadSanitizer" build_preset vgpu-tsan lockstep thread_tests
 if [ $failed -eq $before ]; then
-  run_tests build/vgpu-tsan -L unit
+  run_tests build/vgpu-tsan -L threads
 fi
 
 check "clang-tidy" scripts/check_tidy.sh
