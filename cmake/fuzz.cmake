@@ -6,8 +6,8 @@ if(NOT CMAKE_C_COMPILER_ID STREQUAL Clang)
 endif()
 
 set(fuzz_flags -g -O1 -fno-omit-frame-pointer -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
-file(GLOB fuzz_parsers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/reference/checkpoint/*.c)
-list(APPEND fuzz_parsers ${CMAKE_SOURCE_DIR}/reference/idx.c ${CMAKE_SOURCE_DIR}/reference/data/bytes.c
+file(GLOB fuzz_parsers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/reference/checkpoint/*.c ${CMAKE_SOURCE_DIR}/reference/data/*.c)
+list(APPEND fuzz_parsers ${CMAKE_SOURCE_DIR}/reference/idx.c ${CMAKE_SOURCE_DIR}/reference/dataset.c
   ${CMAKE_SOURCE_DIR}/gpu/base/error.c)
 add_library(fuzz_parsers OBJECT ${fuzz_parsers})
 target_link_libraries(fuzz_parsers PUBLIC lockstep_flags PkgConfig::ZLIB PkgConfig::JANSSON PkgConfig::LIBZIP)
