@@ -11,7 +11,8 @@ double ls_schedule_rate(const ls_schedule *schedule, double base, uint64_t step,
     static const double pi = 3.14159265358979323846;
     double rate = base;
     if (schedule->kind == LS_SCHEDULE_STEP) {
-        rate *= pow(schedule->gamma, (double)(epoch / schedule->step_size));
+        size_t drops = epoch / schedule->step_size;
+        rate *= pow(schedule->gamma, (double)drops);
     } else if (schedule->kind == LS_SCHEDULE_COSINE) {
         rate *= (1 + cos(pi * (double)epoch / (double)epochs)) / 2;
     }

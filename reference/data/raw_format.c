@@ -38,7 +38,9 @@ void ls_raw_header_pack(const ls_raw_header *header, unsigned char bytes[LS_RAW_
     const uint32_t words[] = {header->version,  header->element, header->answer, header->answers,
                               header->channels, header->height,  header->width,  0};
     memset(bytes, 0, LS_RAW_HEADER_BYTES);
-    memcpy(bytes, LS_RAW_MAGIC, 8);
+    for (size_t i = 0; i < 8; i++) {
+        bytes[i] = (unsigned char)LS_RAW_MAGIC[i];
+    }
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         put(bytes + 8 + 4 * i, 4, words[i]);
     }

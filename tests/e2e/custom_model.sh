@@ -44,6 +44,7 @@ train seed.json --impl ddp --devices 2 --model "$spec" --seed 1
 [ "$(hash seed.json)" != "$(hash file.json)" ] || fail "the seed changes nothing"
 
 # The row's command runs the same network again.
+words=()
 eval "words=($(jq -r .command "$work/file.json" | head -n 1))"
 expect_exit 0 "$LOCKSTEP" "${words[@]:1}" --json "$work/again.json"
 [ "$(hash again.json)" = "$(hash file.json)" ] || fail "the row's command gives other bits"

@@ -1,6 +1,9 @@
+#!/usr/bin/env bash
 # A rank that is killed or stopped, and a launcher that is killed: exit 3 within the time limit with the rank named in one
 # line, and no process, shared-memory object or file left.
-. "$(dirname "$0")/lib.sh"
+# shellcheck disable=SC2086 # options as words
+# shellcheck source=tests/e2e/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 limit=3
 export TMPDIR=$work/tmp

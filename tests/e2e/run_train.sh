@@ -1,5 +1,8 @@
+#!/usr/bin/env bash
 # `lockstep train` as a user sees it: the log lines, the accuracy, the saved parameters, and what starts it.
-. "$(dirname "$0")/lib.sh"
+# shellcheck disable=SC2086 # options as words
+# shellcheck source=tests/e2e/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
