@@ -37,7 +37,8 @@ typedef struct ls_run {
     double lr;
     ls_optimizer_options optimizer;
     ls_schedule schedule;
-    bool baseline; /* train: measure one device afterwards and print the speed-up */
+    bool baseline;    /* train: measure one device afterwards and print the speed-up, however short the run was */
+    bool no_baseline; /* train: never */
     uint64_t seed;
     size_t log_every;              /* 0: no log lines */
     size_t bucket_bytes;           /* cap of a gradient bucket */
