@@ -35,13 +35,14 @@ static double throughput(const ls_outcome *outcome) {
     return seconds > 0 ? samples / seconds : 0;
 }
 
-/* Steps of the base that is measured after a run: long enough for a rate, short beside the run. */
-enum { BASE_STEPS = 100 };
+/* A run as long as LEAST_STEPS is worth a comparison; its base has as many steps, the slow first ones included as in the run
+ * itself, but no more than BASE_STEPS. */
+enum { LEAST_STEPS = 100, BASE_STEPS = 500 };
 
-/* A run on several devices ends with its speed-up. One shorter than the base's steps says little about speed. */
+/* A run on several devices ends with its speed-up. A short one says little about speed. */
 static bool wants_base(const ls_run *run, const ls_outcome *outcome) {
     json_int_t steps = json_integer_value(json_object_get(json_array_get(outcome->ranks, 0), "steps"));
-    return run->baseline || (!run->no_baseline && run->devices > 1 && run->log_every != 0 && steps >= BASE_STEPS);
+    return run->baseline || (!run->no_baseline && run->devices > 1 && run->log_every != 0 && steps >= LEAST_STEPS);
 }
 
 /* The first steps of the run on one device, with this run's samples a device. */

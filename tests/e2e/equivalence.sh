@@ -11,7 +11,7 @@ shm_before=$(ls /dev/shm)
 run() {
   local name=$1
   shift
-  "$LOCKSTEP" train --data fashion-mnist --save "$work/$name.safetensors" --json "$work/$name.json" "$@" >"$work/$name.log"
+  "$LOCKSTEP" train --no-baseline --data fashion-mnist --save "$work/$name.safetensors" --json "$work/$name.json" "$@" >"$work/$name.log"
 }
 
 # losses NAME: the logged losses of a run with all their digits, one a line.
