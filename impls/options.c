@@ -157,8 +157,8 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
         options->run.steps = 3;
     } else if (command == LS_COMMAND_SWEEP) {
         impl = "all", devices = "1,2", scaling = "weak,strong";
-        options->run.steps = 30;
-        options->run.warmup = 3;
+        options->run.steps = 60;
+        options->run.warmup = 5;
         snprintf(options->output, sizeof options->output, "results.jsonl");
     } else if (command == LS_COMMAND_EVAL) {
         impl = "single", devices = "1";
