@@ -148,8 +148,8 @@ static void write_script(const ls_plot *plot, const ls_report_group *group, cons
             "# gnuplot %s.gp makes %s.svg and %s.png from %s.dat\n"
             "set encoding utf8\nset termoption noenhanced\n"
             "set title \"%s\" noenhanced\nset xlabel 'devices'\nset ylabel '%s' noenhanced\n"
-            "set grid ytics lc rgb '#dddddd'\nset border 3\nset tics nomirror\nset key outside center bottom "
-            "horizontal Left reverse noenhanced\n"
+            "set grid ytics lc rgb '#dddddd'\nset border 3\nset tics nomirror\nset key outside right top "
+            "vertical Left reverse noenhanced\n"
             "set yrange [0:*]\nset bars 0.6\n",
             stem, stem, stem, stem, group->title, plot->title);
     write_tics(plot, group, out);
