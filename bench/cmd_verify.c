@@ -9,6 +9,7 @@
 #include "bench/results.h"
 #include "bench/unpacked.h"
 #include "bench/verify_plan.h"
+#include "bench/verify_random.h"
 #include "bench/verify_table.h"
 #include "gpu/gpu.h"
 #include "impls/impl.h"
@@ -196,6 +197,11 @@ ls_rc ls_command_verify(int argc, char **argv) {
     size_t devices = 0;
     LS_TRY(ls_platform_device_count(&devices));
     ls_options_fit_devices(&options, devices);
+    if (options.random_count > 0) {
+        char program[LS_PATH_SIZE];
+        LS_TRY(ls_launch_self(program, sizeof program));
+        return ls_verify_random(program, &options);
+    }
     session s = {.options = &options};
     clock_gettime(CLOCK_MONOTONIC, &s.start);
     ls_rc rc = session_run(&s);

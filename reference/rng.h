@@ -1,4 +1,4 @@
-/* PyTorch's CPU generator: MT19937, its uniform floats and its randperm, bit for bit. */
+/* PyTorch's CPU generator: MT19937, its uniform floats and its randperm, bit for bit; and a mix for numbers of our own. */
 #ifndef LS_REFERENCE_RNG_H
 #define LS_REFERENCE_RNG_H
 
@@ -19,5 +19,9 @@ float ls_mt19937_uniform(ls_mt19937 *rng, float lo, float hi);
 
 /* torch.randperm(count, generator seeded with seed) into out[count]. count < 2^32. */
 void ls_randperm(uint64_t seed, size_t count, size_t *out);
+
+/* Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014): a bijective mix of 64 bits. Of a
+ * counter it is a generator whose n-th number needs none before it. */
+uint64_t ls_splitmix64(uint64_t x);
 
 #endif
