@@ -64,7 +64,7 @@ void ls_verify_print_head(const ls_options *options, size_t cases) {
         "`single` comes first on each global batch: its own error against the oracle scales the float32 bounds.\n"
         "Cells: observed/bound. samples, initial, bits: exact. reduction: largest error in units of u*mean|g|. oracle: "
         "largest\nrelative error of a tensor's gradient. trajectory: that of its parameters after a step (adaptive "
-        "optimizers: the largest\nabsolute error of one, float64 alone). masks: dropout's share kept, in standard "
+        "optimizers: the largest\nabsolute error of one). masks: dropout's share kept, in standard "
         "deviations.\nbuffers: batchnorm's statistics, in units of the bound.\n\n");
     printf("%-6s %-9s %3s %5s %-9s %-7s %-6s  %-9s %-9s %-9s %-9s %-10s %-15s %-15s %-15s %s\n", "impl", "ranks", "dev",
            "batch", "model", "dtype", "bucket", "samples", "initial", "masks", "bits", "reduction", "oracle",
