@@ -183,7 +183,7 @@ static void put_end(builder *b, size_t classes) {
         }
         put_linear(b, classes);
     }
-    if (ls_draw_percent(b->draws, 20)) {
+    if (classes > 1 && ls_draw_percent(b->draws, 20)) { /* of one class it is the constant 0 */
         put(b, "log-softmax");
     }
 }
