@@ -50,10 +50,3 @@ void ls_randperm(uint64_t seed, size_t count, size_t *out) {
         out[other] = swapped;
     }
 }
-
-uint64_t ls_splitmix64(uint64_t x) {
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
