@@ -8,7 +8,9 @@
 #include "bench/cmd.h"
 #include "bench/results.h"
 #include "bench/unpacked.h"
+#include "bench/verify_determinism.h"
 #include "bench/verify_plan.h"
+#include "bench/verify_random.h"
 #include "bench/verify_table.h"
 #include "gpu/gpu.h"
 #include "impls/impl.h"
@@ -201,6 +203,27 @@ static void session_close(session *s) {
     ls_verify_plan_free(&s->plan);
 }
 
+/* --random draws everything but these; --determinism chooses the batch's split, the order of buckets and the loader itself. */
+static ls_rc check_mode(int argc, char **argv, const ls_options *options) {
+    static const char *const drawn[] = {"--random", "--case", "--seed", "--json", "--timeout"};
+    if (options->determinism && options->random_count > 0) {
+        return ls_fail(LS_BAD_INPUT, "options '--random' and '--determinism' are two verifications; ask for one");
+    }
+    for (int i = 0; i < argc; i++) {
+        bool fits = strncmp(argv[i], "--", 2) != 0;
+        for (size_t k = 0; k < sizeof drawn / sizeof drawn[0] && !options->determinism; k++) {
+            fits = fits || strncmp(argv[i], drawn[k], strlen(drawn[k])) == 0;
+        }
+        bool chosen = strcmp(argv[i], "--loader-threads") == 0 || strcmp(argv[i], "--reverse-buckets") == 0 ||
+                      strcmp(argv[i], "--case") == 0;
+        if (options->determinism ? chosen : !fits) {
+            return ls_fail(LS_BAD_INPUT, "option '%s' does not go with %s, which sets that itself", argv[i],
+                           options->determinism ? "--determinism" : "--random");
+        }
+    }
+    return LS_OK;
+}
+
 ls_rc ls_command_verify(int argc, char **argv) {
     ls_options options;
     bool help = false;
@@ -215,6 +238,12 @@ ls_rc ls_command_verify(int argc, char **argv) {
     size_t devices = 0;
     LS_TRY(ls_platform_device_count(&devices));
     ls_options_fit_devices(&options, devices);
+    if (options.random_count > 0 || options.determinism) {
+        char program[LS_PATH_SIZE];
+        LS_TRY(check_mode(argc, argv, &options));
+        LS_TRY(ls_launch_self(program, sizeof program));
+        return options.determinism ? ls_verify_determinism(program, &options) : ls_verify_random(program, &options);
+    }
     session s = {.options = &options};
     clock_gettime(CLOCK_MONOTONIC, &s.start);
     ls_rc rc = session_run(&s);

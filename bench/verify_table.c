@@ -68,7 +68,7 @@ void ls_verify_print_head(const ls_options *options, size_t cases) {
            "gradient.\n6 update: of parameters and optimizer state, given the device's own gradient, in units of the "
            "bound; "
            "trajectory: that of its parameters after a step (adaptive optimizers: the largest absolute error "
-           "of one, float64 alone);\nbuffers: batchnorm's statistics, in units of the bound. 0 masks: dropout's share "
+           "of one);\nbuffers: batchnorm's statistics, in units of the bound. 0 masks: dropout's share "
            "kept, "
            "in standard deviations.\n\n");
     printf("%-6s %-9s %3s %5s %-9s %-7s %-6s  %-7s %-7s %-7s %-7s %-7s %-8s %-9s %-15s %-7s %-7s %-15s %-9s %s\n",

@@ -34,6 +34,7 @@ typedef struct ddp {
     cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
     size_t missing[LS_MODEL_MAX_PARAMS];    /* [plan.count]: gradients of the bucket still to come in this step */
     size_t next;                            /* the first bucket not yet reduced in this step */
+    bool reverse;                           /* none is reduced before backward has ended, and the last is the first */
     cudaEvent_t reduced;                    /* on communication: the last bucket is reduced */
     double *sums;                           /* device buffer of ls_impl.sum */
     size_t sums_capacity;
@@ -70,6 +71,7 @@ static uint64_t hash_options(uint64_t hash, const ls_run *run) {
         schedule->step_size,
         schedule->warmup_steps,
         run->resume[0] != '\0',
+        run->reverse_buckets,
     };
     double reals[] = {
         run->lr,  run->loss.label_smoothing, o->momentum, o->dampening, o->weight_decay, o->beta1, o->beta2, o->eps,
@@ -210,6 +212,7 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     d->rank = *rank;
     d->model = model;
     d->dtype = run->dtype;
+    d->reverse = run->reverse_buckets;
     ls_rc rc = open_all(d, run, max_batch);
     if (rc != LS_OK) {
         d->failed = true;
@@ -257,7 +260,7 @@ static ls_rc grad_ready(void *self, size_t position) {
             break;
         }
     }
-    while (d->next < d->plan.count && d->missing[d->next] == 0) {
+    while (!d->reverse && d->next < d->plan.count && d->missing[d->next] == 0) {
         LS_TRY(reduce_bucket(d, d->next));
         d->next++;
     }
@@ -272,6 +275,10 @@ static ls_rc backward(ddp *d) {
     d->next = 0;
     ls_ddp_overlap_begin(&d->overlap);
     LS_TRY(ls_replica_backward(d->replica, &hooks));
+    while (d->reverse && d->next < d->plan.count && d->missing[d->plan.count - 1 - d->next] == 0) {
+        LS_TRY(reduce_bucket(d, d->plan.count - 1 - d->next));
+        d->next++;
+    }
     if (d->next != d->plan.count) {
         return ls_fail(LS_DEVICE_FAILED, "backward ended with bucket %zu of %zu incomplete: %zu gradients are missing",
                        d->next, d->plan.count, d->missing[d->next]);

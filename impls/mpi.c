@@ -30,6 +30,7 @@ typedef struct mpi {
     ls_bucket_plan plan;
     size_t next;                             /* the first bucket not yet copied to the host in this step */
     size_t missing;                          /* gradients that this bucket still waits for */
+    bool reverse;                            /* the last bucket is reduced first */
     cudaEvent_t copied[LS_MODEL_MAX_PARAMS]; /* [plan.count]: the bucket has arrived on the host */
     void *host;                              /* pinned, [param_count] */
     void *buffers;                           /* [buffer_count]; NULL without */
@@ -160,6 +161,7 @@ static ls_rc mpi_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     m->device = rank->device;
     m->model = model;
     m->dtype = run->dtype;
+    m->reverse = run->reverse_buckets;
     ls_rc rc = ls_mpi_start(&m->world);
     rc = rc == LS_OK ? check_world(&m->world, run, rank) : rc;
     if (rc != LS_OK) { /* the same on all ranks: they end in order */
@@ -206,7 +208,8 @@ static ls_rc grad_ready(void *self, size_t position) {
 /* Reduces every bucket on the host while later ones are still being made. */
 static ls_rc reduce(mpi *m) {
     size_t element = ls_dtype_size(m->dtype);
-    for (size_t i = 0; i < m->plan.count; i++) {
+    for (size_t k = 0; k < m->plan.count; k++) {
+        size_t i = m->reverse ? m->plan.count - 1 - k : k;
         const ls_bucket *bucket = &m->plan.buckets[i];
         char *values = (char *)m->host + bucket->offset * element;
         LS_CUDA(cudaEventSynchronize(m->copied[i]));

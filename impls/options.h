@@ -40,6 +40,9 @@ typedef struct ls_options {
     ls_rank_kind ranks[2];
     size_t scaling_count;
     char scaling[2][8];        /* "weak", "strong" */
+    size_t random_count;       /* verify --random: so many drawn cases; 0: not asked for */
+    size_t random_case;        /* the first of them */
+    bool determinism;          /* verify --determinism */
     char output[LS_PATH_SIZE]; /* -o */
     char input[LS_PATH_SIZE];  /* report: the result file (positional) */
 } ls_options;

@@ -97,6 +97,21 @@ ls_rc ls_option_parse_text(const ls_option *option, const char *value, ls_option
     return copy_text(option, value, (char *)&options->run + option->offset, LS_PATH_SIZE);
 }
 
+ls_rc ls_option_parse_random(const ls_option *option, const char *value, ls_options *options) {
+    return read_size(option, value, option->low, option->high, &options->random_count);
+}
+
+ls_rc ls_option_parse_case(const ls_option *option, const char *value, ls_options *options) {
+    return read_size(option, value, option->low, option->high, &options->random_case);
+}
+
+ls_rc ls_option_parse_determinism(const ls_option *option, const char *value, ls_options *options) {
+    (void)option;
+    (void)value;
+    options->determinism = true;
+    return LS_OK;
+}
+
 ls_rc ls_option_parse_output(const ls_option *option, const char *value, ls_options *options) {
     return copy_text(option, value, options->output, sizeof options->output);
 }

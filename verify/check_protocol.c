@@ -79,6 +79,11 @@ static void compare(const ls_case *c, size_t step, size_t rank, ls_finding *find
     }
 }
 
+/* The k-th bucket that a step reduces. */
+static const ls_bucket *bucket_at(const ls_case *c, const ls_capture_reduced *record, size_t k) {
+    return &record->plan[c->run.reverse_buckets ? record->plan_count - 1 - k : k];
+}
+
 /* The allreduces of a step against the plan. */
 static void check_step(const ls_case *c, size_t step, size_t rank, ls_finding *finding) {
     const ls_capture_reduced *record = ls_case_reduced(c, step, rank);
@@ -88,13 +93,13 @@ static void check_step(const ls_case *c, size_t step, size_t rank, ls_finding *f
         if (collective->kind != LS_COLLECTIVE_ALLREDUCE) {
             continue;
         }
-        if (next == record->plan_count || collective->count != record->plan[next].count ||
+        if (next == record->plan_count || collective->count != bucket_at(c, record, next)->count ||
             collective->element != ls_dtype_size(c->run.dtype) || collective->floats != 1) {
             char text[64];
             ls_collective_describe(collective, text, sizeof text);
             ls_finding_fail(finding, "step %zu, rank %zu: collective %zu is an %s, bucket %zu of %zu has %zu elements",
                             step, rank, k, text, next, (size_t)record->plan_count,
-                            next < record->plan_count ? record->plan[next].count : 0);
+                            next < record->plan_count ? bucket_at(c, record, next)->count : 0);
             fail(finding, "buckets are reduced in another order, in part or in another type");
             return;
         }

@@ -128,7 +128,7 @@ static void check_step(const ls_check_input *input, size_t step, double *old, ls
 
 ls_rc ls_check_update(const ls_check_input *input, ls_finding *finding) {
     const ls_case *c = input->c;
-    ls_trajectory t = {.exact_gradient = true};
+    ls_trajectory t = {0};
     if (!ls_case_optimizer(c, &t.optimizer)) {
         ls_finding_skip(finding, "the oracle does not know %s", ls_optimizer_of(&c->run.optimizer)->title);
         return LS_OK;

@@ -6,8 +6,7 @@
 
 typedef struct ls_trajectory {
     ls_oracle_optimizer optimizer;
-    bool exact_gradient;             /* g is the device's own: without an error */
-    double *w, *g, *before;          /* [param_count]: parameters, gradient, parameters before the step */
+    double *w, *g, *before; /* [param_count]: parameters, the device's own gradient, parameters before the step */
     double *state[LS_ORACLE_STATES]; /* the oracle's */
     double
         *errors[1 + LS_ORACLE_STATES]; /* adaptive optimizers, [param_count]: bounds on what the device's parameters and
