@@ -213,6 +213,7 @@ static ls_rc reduce(mpi *m) {
         const ls_bucket *bucket = &m->plan.buckets[i];
         char *values = (char *)m->host + bucket->offset * element;
         LS_CUDA(cudaEventSynchronize(m->copied[i]));
+        LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * element, 1)));
         LS_TRY(ls_mpi_sum(values, bucket->count, mpi_type(m->dtype), INT_MAX));
         m->counters.allreduces++;
         m->counters.allreduce_bytes += bucket->count * element;
