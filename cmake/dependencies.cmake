@@ -16,6 +16,14 @@ lockstep_need(LIBZIP libzip libzip-dev)
 lockstep_need(JANSSON jansson libjansson-dev)
 lockstep_need(CMOCKA cmocka libcmocka-dev)
 
+# Without it all but the benchmarks of `lockstep micro` is there, and that says what is missing.
+pkg_check_modules(BENCHMARK QUIET IMPORTED_TARGET benchmark)
+if(BENCHMARK_FOUND)
+  message(STATUS "Found benchmark ${BENCHMARK_VERSION}")
+else()
+  message(STATUS "No Google Benchmark (Debian's libbenchmark-dev): lockstep micro has its tables only")
+endif()
+
 find_package(MPI COMPONENTS C)
 if(NOT MPI_C_FOUND)
   message(FATAL_ERROR "Open MPI not found; it comes with Debian's packages: apt-get install libopenmpi-dev openmpi-bin")

@@ -27,9 +27,7 @@ ls_rc ls_launch_self(char *path, size_t size) {
     return LS_OK;
 }
 
-/* A free port for rank 0's rendezvous. The socket stays bound, not listening, until the run is over: so nobody else is given
- * the port, while rank 0 may bind it too (both set SO_REUSEADDR). */
-static ls_rc reserve_port(int *fd, unsigned short *port) {
+ls_rc ls_launch_reserve_port(int *fd, unsigned short *port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
     int yes = 1;
@@ -111,7 +109,7 @@ static ls_rc start(const char *program, const ls_run *run, size_t world, ls_outc
     unsigned short port = 0;
     bool processes = (ls_impl_find(run->impl)->capabilities & LS_CAP_RANK_PROCESSES) != 0;
     if (processes && run->ranks == LS_RANKS_PROCESSES) {
-        LS_TRY(reserve_port(&state->port_fd, &port));
+        LS_TRY(ls_launch_reserve_port(&state->port_fd, &port));
     }
     return start_ranks(state->argv, &state->environment, world, port, watch);
 }

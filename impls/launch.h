@@ -33,6 +33,10 @@ ls_rc ls_run_check(const ls_run *run);
 /* Path of the running program, for starting itself. */
 ls_rc ls_launch_self(char *path, size_t size);
 
+/* A free port for rank 0's rendezvous. The socket stays bound, not listening, until the caller closes it when the run is
+ * over: so nobody else is given the port, while rank 0 may bind it too (both set SO_REUSEADDR). */
+ls_rc ls_launch_reserve_port(int *fd, unsigned short *port);
+
 /* Refuses to run commands that are not rank programs under mpirun or srun with more than one task. */
 ls_rc ls_launch_refuse_nested(const char *command);
 

@@ -1,0 +1,339 @@
+#include "bench/micro_crew.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/micro_job.h"
+#include "impls/launch.h"
+#include "impls/launch_mpi.h"
+#include "impls/run_dir.h"
+#include "impls/supervise.h"
+
+/* A rank that has not obeyed an order after so many seconds is taken for hung: far more than any order takes. */
+static const double order_limit = 180;
+
+struct ls_crew {
+    ls_crew_kind kind;
+    size_t world;
+    ls_micro_page *page;
+    bool broken; /* a rank failed: the others may never come back */
+    ls_rc rc;    /* then */
+
+    /* threads */
+    ls_thread_group *group;
+    pthread_t *threads;
+    size_t threads_started;
+    ls_micro_place *places;
+
+    /* processes */
+    ls_outcome folder; /* the private folder and its guard */
+    ls_watch watch;
+    ls_environment environment;
+    int port_fd;
+};
+
+const char *ls_crew_kind_name(ls_crew_kind kind) {
+    static const char *const names[LS_CREW_KINDS] = {"threads", "processes", "mpi"};
+    return names[kind];
+}
+
+size_t ls_crew_world(const ls_crew *crew) {
+    return crew->world;
+}
+
+/* Orders. */
+
+static struct timespec in_100_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t); /* sem_timedwait's clock */
+    t.tv_nsec += 100000000;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+/* What ended or failed, said once: by the rank that failed, else by us. */
+static ls_rc give_up(ls_crew *crew, int rank, ls_rc rc, const char *what) {
+    char said[256] = "";
+    crew->broken = true;
+    crew->rc = rc;
+    if (crew->kind != LS_CREW_THREADS) {
+        usleep(200000); /* what the rank wrote is on its way through the pipe, mpirun's pipes perhaps */
+        ls_error_lines_read(crew->watch.lines);
+        if (ls_error_lines_settle(crew->watch.lines, rank, true, said, sizeof said)) {
+            return rc;
+        }
+    } else if (what == NULL) {
+        return rc;
+    }
+    return ls_fail(rc, "a rank of the measurement (%s) %s", ls_crew_kind_name(crew->kind),
+                   what != NULL ? what : "failed");
+}
+
+/* Looks after the ranks while they work. */
+static ls_rc look(ls_crew *crew) {
+    for (size_t r = 0; r < crew->world; r++) {
+        int rc = atomic_load(&crew->page->rank[r].rc);
+        if (rc != LS_OK) {
+            return give_up(crew, (int)r, (ls_rc)rc, NULL);
+        }
+    }
+    if (crew->kind == LS_CREW_THREADS) {
+        return LS_OK;
+    }
+    ls_error_lines_read(crew->watch.lines);
+    for (size_t i = 0; i < crew->watch.count; i++) {
+        if (ls_child_poll(&crew->watch.children[i])) {
+            int status = crew->watch.children[i].status;
+            ls_rc rc = WIFEXITED(status) && WEXITSTATUS(status) == LS_BAD_INPUT ? LS_BAD_INPUT : LS_DEVICE_FAILED;
+            return give_up(crew, -1, rc, "ended before its time");
+        }
+    }
+    return LS_OK;
+}
+
+/* Waits until every rank has posted once more. */
+static ls_rc wait_done(ls_crew *crew) {
+    double begin = ls_micro_now();
+    for (size_t done = 0; done < crew->world;) {
+        struct timespec until = in_100_ms();
+        if (sem_timedwait(&crew->page->done, &until) == 0) {
+            done++;
+        } else if (errno == ETIMEDOUT) {
+            LS_TRY(look(crew));
+            if (ls_micro_now() - begin > order_limit) {
+                return give_up(crew, -1, LS_DEVICE_FAILED, "has not answered for 180 s");
+            }
+        }
+    }
+    return look(crew);
+}
+
+static ls_rc command(ls_crew *crew, const ls_micro_order *order) {
+    if (crew->broken) {
+        return crew->rc;
+    }
+    crew->page->order = *order;
+    for (size_t r = 0; r < crew->world; r++) {
+        sem_post(&crew->page->rank[r].go);
+    }
+    return order->verb == LS_MICRO_QUIT ? LS_OK : wait_done(crew);
+}
+
+ls_rc ls_crew_prepare(ls_crew *crew, size_t slot, const ls_micro_job *job) {
+    return command(crew, &(ls_micro_order){.verb = LS_MICRO_OPEN, .slot = slot, .job = *job});
+}
+
+ls_rc ls_crew_release(ls_crew *crew, size_t slot) {
+    return command(crew, &(ls_micro_order){.verb = LS_MICRO_CLOSE, .slot = slot});
+}
+
+ls_rc ls_crew_measure(ls_crew *crew, size_t slot, size_t iterations, double *seconds) {
+    for (size_t done = 0; done < iterations; done += LS_MICRO_CHUNK) {
+        size_t count = iterations - done < LS_MICRO_CHUNK ? iterations - done : LS_MICRO_CHUNK;
+        LS_TRY(command(crew, &(ls_micro_order){.verb = LS_MICRO_MEASURE, .slot = slot, .iterations = count}));
+        for (size_t i = 0; i < count; i++) {
+            double slowest = 0;
+            for (size_t r = 0; r < crew->world; r++) {
+                double mine = crew->page->rank[r].seconds[i];
+                slowest = mine > slowest ? mine : slowest;
+            }
+            seconds[done + i] = slowest;
+        }
+    }
+    return LS_OK;
+}
+
+ls_rc ls_crew_check(ls_crew *crew, size_t slot, uint64_t *wrong) {
+    *wrong = 0;
+    LS_TRY(command(crew, &(ls_micro_order){.verb = LS_MICRO_CHECK, .slot = slot}));
+    for (size_t r = 0; r < crew->world; r++) {
+        *wrong += crew->page->rank[r].wrong;
+    }
+    return LS_OK;
+}
+
+/* Threads. */
+
+static void *rank_thread(void *argument) {
+    ls_micro_place *place = argument;
+    ls_error_set_rank((int)place->rank, place->device);
+    (void)ls_micro_rank_obey(place); /* its code stands in the page */
+    return NULL;
+}
+
+static ls_rc start_threads(ls_crew *crew) {
+    LS_TRY(ls_micro_page_create(NULL, crew->world, &crew->page));
+    LS_TRY(ls_thread_group_open(crew->world, &crew->group));
+    crew->threads = ls_calloc(crew->world, sizeof *crew->threads, "ranks");
+    crew->places = ls_calloc(crew->world, sizeof *crew->places, "ranks");
+    if (crew->threads == NULL || crew->places == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    for (; crew->threads_started < crew->world; crew->threads_started++) {
+        size_t rank = crew->threads_started;
+        crew->places[rank] = (ls_micro_place){.rank = rank,
+                                              .world = crew->world,
+                                              .device = (int)rank,
+                                              .page = crew->page,
+                                              .shared = crew->group,
+                                              .timeout = 60};
+        int error = pthread_create(&crew->threads[rank], NULL, rank_thread, &crew->places[rank]);
+        if (error != 0) {
+            return ls_fail(LS_DEVICE_FAILED, "cannot start the thread of rank %zu: %s", rank, strerror(error));
+        }
+    }
+    return LS_OK;
+}
+
+static void end_threads(ls_crew *crew) {
+    if (crew->broken) {
+        fflush(NULL);
+        _exit(crew->rc); /* its peers may wait for a rank that never comes */
+    }
+    if (crew->threads_started > 0) {
+        crew->page->order.verb = LS_MICRO_QUIT;
+    }
+    for (size_t r = 0; r < crew->threads_started; r++) {
+        sem_post(&crew->page->rank[r].go);
+    }
+    for (size_t r = 0; r < crew->threads_started; r++) {
+        pthread_join(crew->threads[r], NULL);
+    }
+    ls_thread_group_close(crew->group);
+    free(crew->threads);
+    free(crew->places);
+}
+
+/* Processes. */
+
+static ls_rc set_environment(ls_crew *crew) {
+    char number[32];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    LS_TRY(ls_environment_copy(&crew->environment));
+    snprintf(number, sizeof number, "%ld", (long)getpid());
+    if (crew->kind == LS_CREW_MPI) {
+        /* MPI at its best: large messages from memory that stays mapped, and spins where each rank has a core. */
+        LS_TRY(ls_environment_set(&crew->environment, "MALLOC_MMAP_MAX_", "0", true));
+        LS_TRY(ls_environment_set(&crew->environment, "MALLOC_TRIM_THRESHOLD_", "4000000000", true));
+        if (cores > 0 && crew->world <= (size_t)cores) {
+            LS_TRY(ls_environment_set(&crew->environment, "OMPI_MCA_mpi_yield_when_idle", "0", true));
+        }
+    }
+    LS_TRY(ls_environment_set(&crew->environment, "OMP_NUM_THREADS", "1", true));
+    return ls_environment_set(&crew->environment, "LOCKSTEP_LAUNCHER", number, false);
+}
+
+static ls_rc start_children(ls_crew *crew, const char *program, unsigned short port) {
+    char rank[32], port_text[32];
+    char *argv[] = {(char *)program, "micro-rank", crew->folder.run_dir, (char *)ls_crew_kind_name(crew->kind), rank,
+                    port_text,       NULL};
+    snprintf(rank, sizeof rank, "0");
+    snprintf(port_text, sizeof port_text, "%u", port);
+    if (crew->kind == LS_CREW_MPI) {
+        return ls_launch_mpi(program, argv, crew->world, crew->folder.run_dir, &crew->environment, &crew->watch);
+    }
+    ls_spawn_files files = {.in = -1, .out = STDOUT_FILENO, .error = ls_error_lines_writer(crew->watch.lines)};
+    for (size_t r = 0; r < crew->world; r++) {
+        snprintf(rank, sizeof rank, "%zu", r);
+        LS_TRY(ls_spawn(argv, &crew->environment, &files, &crew->watch.children[r]));
+    }
+    return LS_OK;
+}
+
+static ls_rc start_processes(ls_crew *crew) {
+    char program[LS_PATH_SIZE], path[LS_PATH_SIZE + 16];
+    unsigned short port = 0;
+    LS_TRY(ls_launch_self(program, sizeof program));
+    LS_TRY(ls_run_dir_make(program, &crew->folder));
+    snprintf(path, sizeof path, "%s/crew", crew->folder.run_dir);
+    LS_TRY(ls_micro_page_create(path, crew->world, &crew->page));
+    LS_TRY(ls_progress_create(crew->folder.run_dir, crew->world, &crew->watch.page));
+    crew->watch.mpirun = crew->kind == LS_CREW_MPI;
+    LS_TRY(ls_error_lines_open(crew->watch.mpirun, &crew->watch.lines));
+    crew->watch.children = ls_calloc(crew->world, sizeof *crew->watch.children, "ranks");
+    crew->watch.rank_fds = ls_calloc(crew->world, sizeof *crew->watch.rank_fds, "ranks");
+    if (crew->watch.children == NULL || crew->watch.rank_fds == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    for (size_t r = 0; r < crew->world; r++) {
+        crew->watch.rank_fds[r] = -1;
+    }
+    crew->watch.count = crew->watch.mpirun ? 1 : crew->world;
+    LS_TRY(set_environment(crew));
+    if (!crew->watch.mpirun) {
+        LS_TRY(ls_launch_reserve_port(&crew->port_fd, &port));
+    }
+    fflush(stdout);
+    LS_TRY(start_children(crew, program, port));
+    ls_error_lines_started(crew->watch.lines);
+    return wait_done(crew);
+}
+
+/* Ranks end by themselves after QUIT; what does not is ended. */
+static void end_processes(ls_crew *crew) {
+    if (!crew->broken && crew->page != NULL && crew->watch.lines != NULL) {
+        (void)command(crew, &(ls_micro_order){.verb = LS_MICRO_QUIT});
+        for (int i = 0; i < 500; i++) {
+            bool all = true;
+            for (size_t c = 0; c < crew->watch.count; c++) {
+                all = ls_child_poll(&crew->watch.children[c]) && all;
+            }
+            ls_error_lines_read(crew->watch.lines);
+            if (all) {
+                break;
+            }
+            usleep(10000);
+        }
+        ls_error_lines_show(crew->watch.lines);
+    }
+    if (crew->watch.children != NULL && crew->watch.rank_fds != NULL && crew->watch.lines != NULL) {
+        ls_watch_end(&crew->watch, -1);
+    }
+    if (crew->watch.lines != NULL) {
+        ls_error_lines_close(crew->watch.lines);
+    }
+    ls_progress_close(crew->watch.page);
+    free(crew->watch.children);
+    free(crew->watch.rank_fds);
+    ls_environment_free(&crew->environment);
+    if (crew->port_fd >= 0) {
+        close(crew->port_fd);
+    }
+    ls_run_dir_remove(&crew->folder);
+}
+
+void ls_crew_close(ls_crew *crew) {
+    if (crew == NULL) {
+        return;
+    }
+    if (crew->kind == LS_CREW_THREADS) {
+        end_threads(crew);
+    } else {
+        end_processes(crew);
+    }
+    ls_micro_page_close(crew->page);
+    free(crew);
+}
+
+ls_rc ls_crew_open(ls_crew_kind kind, size_t world, ls_crew **out) {
+    *out = ls_calloc(1, sizeof **out, "ranks to measure with");
+    if (*out == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    (*out)->kind = kind;
+    (*out)->world = world;
+    (*out)->port_fd = -1;
+    ls_rc rc = kind == LS_CREW_THREADS ? start_threads(*out) : start_processes(*out);
+    if (rc != LS_OK) {
+        ls_crew_close(*out);
+        *out = NULL;
+    }
+    return rc;
+}

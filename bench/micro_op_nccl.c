@@ -1,0 +1,181 @@
+/* A collective of NCCL, between events on its stream or with the host's clock around call and wait. */
+#include <stdlib.h>
+
+#include "bench/micro_collective.h"
+#include "bench/micro_ops.h"
+
+/* Iterations that are enqueued together under the stream's clock. */
+enum { WINDOW = 32 };
+
+typedef struct nccl_job {
+    ls_micro_place *place;
+    ls_micro_job job;
+    const ls_micro_collective *collective;
+    const ls_micro_type *type;
+    const ls_micro_redop *redop;
+    size_t whole, sends, receives; /* elements */
+    void *buffer, *received;       /* in place: the same memory */
+    int *meeting;                  /* one element, for the barrier on the stream */
+    cudaEvent_t before[WINDOW], after[WINDOW];
+    ls_micro_call call;
+} nccl_job;
+
+static void nccl_close(void *self) {
+    nccl_job *j = self;
+    if (j == NULL) {
+        return;
+    }
+    (void)cudaStreamSynchronize(j->place->stream);
+    for (size_t i = 0; i < WINDOW; i++) {
+        if (j->before[i] != NULL) {
+            (void)cudaEventDestroy(j->before[i]);
+        }
+        if (j->after[i] != NULL) {
+            (void)cudaEventDestroy(j->after[i]);
+        }
+    }
+    (void)cudaFree(j->meeting);
+    if (j->received != j->buffer) {
+        (void)cudaFree(j->received);
+    }
+    (void)cudaFree(j->buffer);
+    free(j);
+}
+
+/* Where the call reads and writes. In place the part of a rank lies inside the whole. */
+static ls_rc allocate(nccl_job *j) {
+    size_t size = j->type->size, part = j->place->rank * (j->whole / j->place->world) * size;
+    LS_CUDA(cudaMalloc(&j->buffer, (j->job.in_place ? j->whole : j->sends) * size));
+    j->received = j->buffer;
+    if (!j->job.in_place) {
+        LS_CUDA(cudaMalloc(&j->received, j->receives * size));
+    }
+    LS_CUDA(cudaMalloc((void **)&j->meeting, sizeof *j->meeting));
+    LS_CUDA(cudaMemset(j->meeting, 0, sizeof *j->meeting));
+    bool inside = j->job.in_place;
+    j->call.send = (char *)j->buffer + (inside && !j->collective->sends_all ? part : 0);
+    j->call.recv = (char *)j->received + (inside && !j->collective->receives_all ? part : 0);
+    return LS_OK;
+}
+
+static ls_rc open_all(nccl_job *j) {
+    size_t world = j->place->world;
+    LS_TRY(ls_micro_communicator(j->place));
+    j->whole = ls_micro_elements(j->collective, j->job.bytes, j->type->size, world);
+    j->sends = j->collective->sends_all ? j->whole : j->whole / world;
+    j->receives = j->collective->receives_all ? j->whole : j->whole / world;
+    j->call = (ls_micro_call){
+        .count = j->sends < j->receives ? j->sends : j->receives,
+        .type = j->type,
+        .redop = j->redop,
+        .root = (int)j->job.root,
+        .in_place = j->job.in_place,
+        .comm = j->place->comm,
+        .stream = j->place->stream,
+    };
+    for (size_t i = 0; i < WINDOW; i++) {
+        LS_CUDA(cudaEventCreate(&j->before[i]));
+        LS_CUDA(cudaEventCreate(&j->after[i]));
+    }
+    return allocate(j);
+}
+
+static ls_rc nccl_open(ls_micro_place *place, const ls_micro_job *job, void **self) {
+    nccl_job *j = ls_calloc(1, sizeof *j, "a collective");
+    *self = j;
+    if (j == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    j->place = place;
+    j->job = *job;
+    j->collective = &ls_micro_collectives[job->collective];
+    j->type = &ls_micro_types[job->type];
+    j->redop = &ls_micro_redops[job->redop];
+    return open_all(j);
+}
+
+/* What an iteration reads is written anew, by the device: a gradient is just as fresh. The bytes are small normal numbers in
+ * every type. */
+static ls_rc rewrite(nccl_job *j) {
+    size_t count = j->job.in_place ? j->whole : j->sends;
+    LS_CUDA(cudaMemsetAsync(j->buffer, 0x3f, count * j->type->size, j->place->stream));
+    return LS_OK;
+}
+
+/* The ranks meet on the stream, so that the time is not the wait for another's rewriting. */
+static ls_rc meet(nccl_job *j) {
+    LS_NCCL(ncclAllReduce(j->meeting, j->meeting, 1, ncclInt32, ncclSum, j->place->comm, j->place->stream));
+    return LS_OK;
+}
+
+static ls_rc measure_window(nccl_job *j, size_t count, double *seconds) {
+    for (size_t i = 0; i < count; i++) {
+        LS_TRY(rewrite(j));
+        LS_TRY(meet(j));
+        LS_CUDA(cudaEventRecord(j->before[i], j->place->stream));
+        LS_NCCL(j->collective->nccl(&j->call));
+        LS_CUDA(cudaEventRecord(j->after[i], j->place->stream));
+    }
+    LS_CUDA(cudaStreamSynchronize(j->place->stream));
+    for (size_t i = 0; i < count; i++) {
+        float milliseconds = 0;
+        LS_CUDA(cudaEventElapsedTime(&milliseconds, j->before[i], j->after[i]));
+        seconds[i] = (double)milliseconds * 1e-3;
+    }
+    return LS_OK;
+}
+
+static ls_rc prepare_host(void *self) {
+    nccl_job *j = self;
+    LS_TRY(rewrite(j));
+    LS_CUDA(cudaStreamSynchronize(j->place->stream));
+    return LS_OK;
+}
+
+static ls_rc run_host(void *self) {
+    nccl_job *j = self;
+    LS_NCCL(j->collective->nccl(&j->call));
+    LS_CUDA(cudaStreamSynchronize(j->place->stream));
+    return LS_OK;
+}
+
+static ls_rc nccl_measure(void *self, size_t iterations, double *seconds) {
+    nccl_job *j = self;
+    if (j->job.clock == LS_MICRO_CLOCK_HOST) {
+        return ls_micro_time(j->place, j, prepare_host, run_host, iterations, seconds);
+    }
+    for (size_t done = 0; done < iterations; done += WINDOW) {
+        size_t count = iterations - done < WINDOW ? iterations - done : WINDOW;
+        LS_TRY(measure_window(j, count, seconds + done));
+    }
+    return LS_OK;
+}
+
+/* Known values through the same call and buffers. */
+static ls_rc check_on_host(nccl_job *j, void *values, uint64_t *wrong) {
+    size_t size = j->type->size, world = j->place->world, rank = j->place->rank;
+    ls_micro_fill(j->collective, j->type, j->redop, world, rank, j->sends, values);
+    LS_CUDA(cudaMemset(j->received, 0xa5, (j->job.in_place ? j->whole : j->receives) * size));
+    LS_CUDA(cudaMemcpy((void *)j->call.send, values, j->sends * size, cudaMemcpyHostToDevice));
+    LS_CUDA(cudaDeviceSynchronize()); /* the memset above is on another stream */
+    LS_NCCL(j->collective->nccl(&j->call));
+    LS_CUDA(cudaStreamSynchronize(j->place->stream));
+    LS_CUDA(cudaMemcpy(values, j->call.recv, j->receives * size, cudaMemcpyDeviceToHost));
+    *wrong =
+        ls_micro_count_wrong(j->collective, j->type, j->redop, world, rank, j->job.root, j->whole, j->receives, values);
+    return LS_OK;
+}
+
+static ls_rc nccl_check(void *self, uint64_t *wrong) {
+    nccl_job *j = self;
+    void *values = ls_calloc(j->whole, j->type->size, "the values of a collective");
+    if (values == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    ls_rc rc = check_on_host(j, values, wrong);
+    free(values);
+    return rc;
+}
+
+const ls_micro_op ls_micro_op_nccl = {
+    .name = "nccl", .open = nccl_open, .measure = nccl_measure, .check = nccl_check, .close = nccl_close};
