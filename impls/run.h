@@ -44,6 +44,7 @@ typedef struct ls_run {
     size_t bucket_bytes;           /* cap of a gradient bucket */
     double timeout;                /* seconds without progress of a rank until the run is ended */
     char save[LS_PATH_SIZE];       /* empty: none */
+    char save_grads[LS_PATH_SIZE]; /* the last step's gradients; empty: none */
     char json[LS_PATH_SIZE];       /* empty: none */
     char load[LS_PATH_SIZE];       /* initial values from this file; empty: from the seed */
     char checkpoint[LS_PATH_SIZE]; /* written after each epoch; empty: none */
