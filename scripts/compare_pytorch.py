@@ -13,11 +13,10 @@ import sys
 import tempfile
 from typing import Any, Dict, List
 
-MISSING = 3
+from pytorch.faults import BAD_INPUT, FAILED_RANK, Fault
+from pytorch.rounds import LEAST_ROUNDS, ROUNDS
 
-
-def missing_packages() -> List[str]:
-    return [name for name in ("torch", "numpy") if importlib.util.find_spec(name) is None]
+# What needs torch is imported once it is known to be there.
 
 
 def parse(words: List[str]) -> argparse.Namespace:
@@ -28,10 +27,11 @@ def parse(words: List[str]) -> argparse.Namespace:
     parser.add_argument("--json", metavar="FILE", help="the table as JSON")
     parser.add_argument("--goldens", metavar="DIR", help="write PyTorch's values for tests without PyTorch")
     parser.add_argument("--speed", action="store_true", help="measure speed instead of comparing values")
-    parser.add_argument("--rounds", metavar="N", type=int, default=9, help="of --speed, 6 at least [%(default)s]")
+    parser.add_argument("--rounds", metavar="N", type=int, default=ROUNDS,
+                        help=f"of --speed, {LEAST_ROUNDS} at least [%(default)s]")
     arguments = parser.parse_args(words)
-    if arguments.rounds < 6:
-        parser.error(f"--rounds: expected 6 or more, found {arguments.rounds}: fewer give no interval at 95 %")
+    if arguments.rounds < LEAST_ROUNDS:
+        parser.error(f"--rounds: expected {LEAST_ROUNDS} or more, found {arguments.rounds}: fewer give no interval at 95 %")
     if arguments.speed and arguments.goldens:
         parser.error("--goldens does not go with --speed")
     return arguments
@@ -86,34 +86,50 @@ def measure(arguments: argparse.Namespace, program: str, folder: str) -> List[Di
     return rows
 
 
-def main() -> int:
-    arguments = parse(sys.argv[1:])
-    missing = missing_packages()
+def require_packages() -> None:
+    missing = [name for name in ("torch", "numpy") if importlib.util.find_spec(name) is None]
     if missing:
-        print(f"compare_pytorch: {sys.executable} has no {' and no '.join(missing)}; run: apt-get install -y "
-              "python3-torch, and use /usr/bin/python3", file=sys.stderr)
-        return MISSING
+        raise Fault(FAILED_RANK, f"{sys.executable} has no {' and no '.join(missing)}; run: apt-get install -y "
+                                 "python3-torch, and use /usr/bin/python3")
+
+
+def require_writable(path: str) -> None:
+    """Before minutes of work are lost."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.access(folder, os.W_OK):
+        raise Fault(BAD_INPUT, f"cannot write {path}: no writable folder {folder}, or a folder itself")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    require_packages()
     import torch
     from pytorch import lockstep_side
-    from pytorch.faults import Fault
 
-    try:
-        program = lockstep_side.find(arguments.lockstep)
-        print(f"PyTorch {torch.__version__}, {program}", flush=True)
-        with tempfile.TemporaryDirectory(prefix="lockstep-pytorch-") as folder:
-            rows = (measure if arguments.speed else compare)(arguments, program, folder)
-        if arguments.json:
-            with open(arguments.json, "w", encoding="ascii") as file:
-                json.dump({"torch": torch.__version__, "rows": rows}, file, indent=1)
-                file.write("\n")
-    except Fault as fault:
-        print(f"compare_pytorch: {fault}", file=sys.stderr)
-        return fault.code
+    program = lockstep_side.find(arguments.lockstep)
+    if arguments.json:
+        require_writable(arguments.json)
+    print(f"PyTorch {torch.__version__}, {program}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="lockstep-pytorch-") as folder:
+        rows = (measure if arguments.speed else compare)(arguments, program, folder)
+    if arguments.json:
+        with open(arguments.json, "w", encoding="ascii") as file:
+            json.dump({"torch": torch.__version__, "rows": rows}, file, indent=1)
+            file.write("\n")
     failed = sum(row["status"] == "FAILED" for row in rows)
     print(f"{len(rows) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
+def main() -> int:
+    try:
+        return run(parse(sys.argv[1:]))
+    except Fault as fault:
+        print(f"compare_pytorch: {fault}", file=sys.stderr)
+        return fault.code
+    except KeyboardInterrupt:
+        print("compare_pytorch: interrupted", file=sys.stderr)
+        return 130
+
+
 if __name__ == "__main__":
-    sys.dont_write_bytecode = True
     sys.exit(main())

@@ -4,7 +4,7 @@ A JSON file for each network and world size. Numbers are the shortest decimals t
 """
 import json
 import os
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import torch
 
@@ -21,12 +21,19 @@ def elements_of(gradient: torch.Tensor) -> Dict[str, float]:
     return {str(place): float(flat[place]) for place in sorted(places)}
 
 
+def sampler_lines(samples: int, world: int, epoch: int) -> List[str]:
+    """The start of each rank's order as `lockstep sampler --head` prints it."""
+    ranks = torch_order(samples, world, epoch)
+    return [f"rank {rank}: {' '.join(map(str, order[:ORDER_HEAD]))}" for rank, order in enumerate(ranks)]
+
+
 def golden(network: str, world: int, samples: int, run: Dict[str, Any]) -> Dict[str, Any]:
     gradients = {name: {"norm": float(g.norm()), "elements": elements_of(g)} for name, g in run["gradients"].items()}
-    order = {str(epoch): [rank[:ORDER_HEAD] for rank in torch_order(samples, world, epoch)] for epoch in EPOCHS}
+    order = {str(epoch): sampler_lines(samples, world, epoch) for epoch in EPOCHS}
     return {"made_by": "scripts/compare_pytorch.py --goldens", "torch": torch.__version__, "data": "fashion-mnist",
             "network": network, "dtype": "float64", "world": world, "batch": BATCH, "lr": LR, "momentum": MOMENTUM,
-            "seed": SEED, "samples": samples, "order": order, "gradients": gradients,
+            "seed": SEED, "samples": samples,
+            "order_head": ORDER_HEAD, "order": order, "gradients": gradients,
             "losses": run["losses"][:STEPS["float64"]]}
 
 

@@ -11,16 +11,16 @@ import os
 import random
 import statistics
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import numpy as np
 
 from pytorch import lockstep_side, torch_side
 from pytorch.images import write_set
 from pytorch.networks import BATCH
+from pytorch.rounds import latin_orders, sign_test_interval
 
 WARMUP, TIMED = 20, 100  # steps of a run
-LEAST_ROUNDS, ROUNDS = 6, 9  # six are the fewest whose extremes cover a median at 95 %
 
 
 @dataclass(frozen=True)
@@ -77,29 +77,6 @@ GROUPS = (
     Group("seed-cnn, ddp, 2 devices", "seed-cnn", 2, lockstep("seed-cnn", "ddp", 2),
           ((pytorch("DDP over gloo, 2 processes", "seed-cnn", 2), 7),)),
 )
-
-
-def sign_test_interval(values: Sequence[float], confidence: float = 0.95) -> Tuple[float, float]:
-    """Order statistics that enclose the median with at least this confidence; the extremes when there are too few."""
-    ordered, n = sorted(values), len(values)
-    rank, outside = 0, 0.0  # outside: probability of a median below ordered[rank] or above its mirror image
-    for k in range(n // 2):
-        outside += 2 * math.comb(n, k) / 2**n
-        if outside > 1 - confidence:
-            break
-        rank = k
-    return ordered[rank], ordered[n - 1 - rank]
-
-
-def latin_orders(count: int, rounds: int, draw: random.Random) -> Iterator[List[int]]:
-    """An order of the contenders for each round: lines of a random cyclic Latin square, shuffled anew when used up."""
-    lines: List[List[int]] = []
-    for _ in range(rounds):
-        if not lines:
-            first = draw.sample(range(count), count)
-            lines = [first[shift:] + first[:shift] for shift in range(count)]
-            draw.shuffle(lines)
-        yield lines.pop()
 
 
 def rate(group: Group, contender: Contender, program: str, data: str) -> float:
