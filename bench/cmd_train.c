@@ -48,8 +48,8 @@ static ls_rc measure_base(const char *program, const ls_run *run, const ls_outco
     size_t steps = (size_t)json_integer_value(json_object_get(json_array_get(outcome->ranks, 0), "steps"));
     base.steps = steps < BASE_STEPS ? steps : BASE_STEPS;
     base.log_every = 0;
-    base.evaluate = base.baseline = false;
-    base.save[0] = base.json[0] = base.checkpoint[0] = base.load[0] = base.resume[0] = '\0';
+    base.evaluate = base.baseline = base.time_steps = false;
+    base.save[0] = base.save_grads[0] = base.json[0] = base.checkpoint[0] = base.load[0] = base.resume[0] = '\0';
     ls_outcome measured = {0};
     LS_TRY(ls_run_check(&base));
     ls_rc rc = ls_launch(program, &base, &measured);

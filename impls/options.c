@@ -112,6 +112,8 @@ const ls_option ls_option_table[] = {
      ls_option_parse_determinism, NULL, 0, 0, 0},
     {"--save", "FILE", TRAINING, "parameters after the last step, FILE.pth or FILE.safetensors", ls_option_parse_text,
      ls_option_format_text, RUN(save), 0, 0},
+    {"--save-grads", "FILE", TRAINING, "gradients of the last step, of all ranks, under the parameters' names",
+     ls_option_parse_text, ls_option_format_text, RUN(save_grads), 0, 0},
     {"--load", "FILE", TRAINING | LS_COMMAND_EVAL, "parameters to start from: PyTorch's .pth, or .safetensors",
      ls_option_parse_text, ls_option_format_text, RUN(load), 0, 0},
     {"--checkpoint", "FILE", TRAINING, "all that --resume needs, written after each epoch, FILE.safetensors",
@@ -130,8 +132,8 @@ const ls_option ls_option_table[] = {
      RUN(evaluate), 0, 0},
     {"--evaluate-only", NULL, LS_COMMAND_RANK, "no training", ls_option_parse_flag, ls_option_format_flag,
      RUN(evaluate_only), 0, 0},
-    {"--time-steps", NULL, LS_COMMAND_RANK, "time every step", ls_option_parse_flag, ls_option_format_flag,
-     RUN(time_steps), 0, 0},
+    {"--time-steps", NULL, TRAINING, "ranks meet before every step; its seconds, without its input, go to --json",
+     ls_option_parse_flag, ls_option_format_flag, RUN(time_steps), 0, 0},
     {NULL, NULL, 0, NULL, NULL, NULL, 0, 0, 0},
 };
 

@@ -199,6 +199,16 @@ static ls_rc train(loop *l) {
     return LS_OK;
 }
 
+/* The last step's gradients, reduced over ranks: their hash, and the file that --save-grads names. */
+static ls_rc conclude_gradients(ls_rank_task *task, void *flat, size_t bytes, uint64_t *hash) {
+    const ls_rank_data *data = task->data;
+    const char *path = data->run->save_grads;
+    LS_TRY(data->impl->gradients(task->self, flat));
+    *hash = ls_hash(LS_HASH_SEED, flat, bytes);
+    bool saves = task->rank.rank == 0 && path[0] != '\0';
+    return saves ? ls_model_save_params(path, &data->model, data->run->dtype, flat) : LS_OK;
+}
+
 /* Saves, and writes the result file. */
 static ls_rc conclude(ls_rank_task *task) {
     const ls_rank_data *data = task->data;
@@ -209,8 +219,7 @@ static ls_rc conclude(ls_rank_task *task) {
     LS_TRY(ls_rank_values_open(data, &values));
     ls_rc rc = LS_OK;
     if (task->steps > 0) {
-        rc = data->impl->gradients(task->self, values.params);
-        grads = ls_hash(LS_HASH_SEED, values.params, bytes);
+        rc = conclude_gradients(task, values.params, bytes, &grads);
     }
     if (rc == LS_OK) {
         rc = ls_rank_values_read(task, &values);

@@ -85,6 +85,12 @@ ls_rc ls_restore_check(const ls_run *run) {
     if (run->save[0] != '\0') {
         LS_TRY(ls_state_check_output("--save", run->save, bytes));
     }
+    if (run->save_grads[0] != '\0' && run->steps == 0) {
+        return ls_fail(LS_BAD_INPUT, "--save-grads: a run of 0 steps has no gradients; raise --steps");
+    }
+    if (run->save_grads[0] != '\0') {
+        LS_TRY(ls_state_check_output("--save-grads", run->save_grads, bytes));
+    }
     if (run->checkpoint[0] == '\0') {
         return LS_OK;
     }

@@ -45,6 +45,7 @@ typedef struct ls_run {
     bool reverse_buckets;          /* buckets are reduced after backward, the last first, not as they become ready */
     double timeout;                /* seconds without progress of a rank until the run is ended */
     char save[LS_PATH_SIZE];       /* empty: none */
+    char save_grads[LS_PATH_SIZE]; /* the last step's gradients; empty: none */
     char json[LS_PATH_SIZE];       /* empty: none */
     char load[LS_PATH_SIZE];       /* initial values from this file; empty: from the seed */
     char checkpoint[LS_PATH_SIZE]; /* written after each epoch; empty: none */

@@ -191,12 +191,21 @@ ls_rc ls_model_load(const char *path, const ls_model *model, ls_dtype dtype, con
     return rc;
 }
 
-ls_rc ls_model_save(const char *path, const ls_model *model, ls_dtype dtype, const ls_model_values *values) {
+static ls_rc save_part(const char *path, const ls_model *model, ls_dtype dtype, ls_model_part part,
+                       const ls_model_values *values) {
     ls_state state = {0};
-    ls_rc rc = ls_model_state_add(model, dtype, LS_MODEL_ALL, values, "", &state);
+    ls_rc rc = ls_model_state_add(model, dtype, part, values, "", &state);
     if (rc == LS_OK) {
         rc = ls_state_write(path, &state);
     }
     ls_state_free(&state);
     return rc;
+}
+
+ls_rc ls_model_save(const char *path, const ls_model *model, ls_dtype dtype, const ls_model_values *values) {
+    return save_part(path, model, dtype, LS_MODEL_ALL, values);
+}
+
+ls_rc ls_model_save_params(const char *path, const ls_model *model, ls_dtype dtype, void *params) {
+    return save_part(path, model, dtype, LS_MODEL_PARAMS, &(ls_model_values){.params = params});
 }

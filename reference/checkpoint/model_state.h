@@ -33,4 +33,7 @@ ls_rc ls_model_load(const char *path, const ls_model *model, ls_dtype dtype, con
 /* Saves what the model holds at path, whose ending says the format. */
 ls_rc ls_model_save(const char *path, const ls_model *model, ls_dtype dtype, const ls_model_values *values);
 
+/* Saves param_count values of dtype in ready order, gradients for instance, under the parameters' names and shapes. */
+ls_rc ls_model_save_params(const char *path, const ls_model *model, ls_dtype dtype, void *params);
+
 #endif

@@ -77,7 +77,8 @@ static void every_option_reaches_its_field(void **state) {
              "--impl mpi --devices 3 --ranks threads --model seed-conv --data synthetic:100 --normalize 0.5,0.25 "
              "--dtype float64 --batch 7 --global-batch 21 --epochs 4 --steps 9 --lr 0.125 --momentum=0.75 "
              "--weight-decay 0.5 --seed 18446744073709551615 --log-every 3 --bucket-bytes 16KiB --timeout 2.5 "
-             "--drop-last --no-shuffle --loader-threads 3 --save a.safetensors --json b.json")
+             "--drop-last --no-shuffle --loader-threads 3 --save a.safetensors --json b.json "
+             "--save-grads c.pth --time-steps")
             .run;
     assert_string_equal(run.impl, "mpi");
     assert_int_equal(run.devices, 3);
@@ -103,6 +104,8 @@ static void every_option_reaches_its_field(void **state) {
     assert_int_equal(run.loader_threads, 3);
     assert_string_equal(run.save, "a.safetensors");
     assert_string_equal(run.json, "b.json");
+    assert_string_equal(run.save_grads, "c.pth");
+    assert_true(run.time_steps);
 }
 
 static void lists_keep_their_order(void **state) {

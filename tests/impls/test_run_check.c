@@ -119,6 +119,12 @@ static void outputs_are_checked_first(void **state) {
     snprintf(run.save, sizeof run.save, "/tmp/x.bin");
     check(&run, "--save: expected a file name that ends in .pth, .pt or .safetensors");
     run = make("ddp", 2);
+    snprintf(run.save_grads, sizeof run.save_grads, "/tmp/x.bin");
+    check(&run, "--save-grads: expected a file name that ends in .pth, .pt or .safetensors");
+    snprintf(run.save_grads, sizeof run.save_grads, "/tmp/x.pth");
+    run.steps = 0;
+    check(&run, "--save-grads: a run of 0 steps");
+    run = make("ddp", 2);
     snprintf(run.checkpoint, sizeof run.checkpoint, "/tmp/x.pth");
     check(&run, "--checkpoint: expected a file name that ends in .safetensors");
 }
