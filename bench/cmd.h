@@ -7,6 +7,7 @@
 ls_rc ls_command_train(int argc, char **argv);
 ls_rc ls_command_eval(int argc, char **argv);
 ls_rc ls_command_verify(int argc, char **argv);
+ls_rc ls_command_selftest(int argc, char **argv);
 ls_rc ls_command_sweep(int argc, char **argv);
 ls_rc ls_command_report(int argc, char **argv);
 ls_rc ls_command_info(int argc, char **argv);
