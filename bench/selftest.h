@@ -21,6 +21,7 @@ typedef struct ls_selftest {
 typedef struct ls_selftest_job {
     const char *mutant;  /* LOCKSTEP_MUTANT; empty: none */
     const char *sched;   /* LOCKSTEP_VGPU_SCHED; NULL: not set */
+    const char *sites;   /* LOCKSTEP_MUTANT_SITES; NULL: not set */
     unsigned impls;      /* LS_MUTANT_* */
     const char *model;   /* as --model */
     const char *options; /* of verify, separated by blanks */
@@ -54,8 +55,8 @@ typedef struct ls_selftest_sum {
     size_t caught, survived, skipped, waiting;
 } ls_selftest_sum;
 
-/* The listed mutants: runs those of `only` (NULL: all), prints their table and appends rows. controls: also runs every setting
- * without a fault first, which must pass. */
+/* The listed mutants, or `only` one: runs every setting without a fault, which must pass, then with its faults; prints the
+ * table and appends rows. */
 ls_rc ls_selftest_listed(const ls_selftest *test, const char *only, ls_selftest_sum *sum);
 
 /* Every item of a reduction left out, counted twice, stale, or not reduced, one a step. */

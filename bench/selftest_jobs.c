@@ -84,7 +84,10 @@ static void make_words(const ls_selftest *test, const ls_selftest_job *job, size
 static ls_rc set_environment(const ls_selftest_job *job, ls_environment *environment) {
     LS_TRY(ls_environment_copy(environment));
     LS_TRY(ls_environment_set(environment, "LOCKSTEP_MUTANT", job->mutant, false));
-    return job->sched != NULL ? ls_environment_set(environment, "LOCKSTEP_VGPU_SCHED", job->sched, false) : LS_OK;
+    if (job->sched != NULL) {
+        LS_TRY(ls_environment_set(environment, "LOCKSTEP_VGPU_SCHED", job->sched, false));
+    }
+    return job->sites != NULL ? ls_environment_set(environment, "LOCKSTEP_MUTANT_SITES", job->sites, false) : LS_OK;
 }
 
 /* Lines of failed runs are expected, and go to a file beside the rows. */

@@ -67,7 +67,7 @@ const ls_mutant ls_mutants[] = {
     {"decay_coupled", "M39", "AdamW's weight decay goes through the moments", "trajectory", ALL, PLAIN, "--optimizer adamw " ADAPTIVE, NULL},
     {"clipped_before_reduction", "M40", "gradients are clipped before they are reduced", "oracle", RANKS, PLAIN, "", "gradient clipping"},
     {"accumulation_not_divided", "M41", "accumulated gradients are not divided by their number", "oracle", RANKS, PLAIN, "", "gradient accumulation"},
-    {"bucket_order_differs", "M42", "a rank reduces two buckets of the same size in another order", "reduction oracle", RANKS, EQUAL, "", NULL},
+    {"bucket_order_differs", "M42", "a rank reduces two buckets of the same size in another order", "bits reduction oracle", RANKS, EQUAL, "", NULL},
     {"count_differs", "M43", "a rank reduces one element less", "run", RANKS, PLAIN, "", NULL},
     {"type_differs", "M43", "a rank reduces another type", "run", DDP, PLAIN, "", NULL},
     {"first_chunk_only", "M44", "of a reduction in several calls only the first is made", "bits oracle", MPI, PLAIN, "", NULL},
