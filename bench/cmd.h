@@ -7,6 +7,7 @@
 ls_rc ls_command_train(int argc, char **argv);
 ls_rc ls_command_eval(int argc, char **argv);
 ls_rc ls_command_verify(int argc, char **argv);
+ls_rc ls_command_selftest(int argc, char **argv);
 ls_rc ls_command_sweep(int argc, char **argv);
 ls_rc ls_command_micro(int argc, char **argv);
 ls_rc ls_command_micro_rank(int argc, char **argv); /* hidden: a rank of `micro` */

@@ -9,6 +9,7 @@ const ls_command ls_commands[] = {
     {"train", "one training run, with the log lines of PyTorch's MNIST example", ls_command_train},
     {"eval", "accuracy and loss of saved parameters over the test set", ls_command_eval},
     {"verify", "every implementation against a single device and the float64 oracle", ls_command_verify},
+    {"selftest", "every planted fault must be caught by the check that is to catch it", ls_command_selftest},
     {"sweep", "throughput over implementations, device counts and scaling modes", ls_command_sweep},
     {"micro", "kernels, layers and collectives: Google Benchmark, nccl-tests tables, ratios to MPI", ls_command_micro},
     {"report", "a result file as an HTML page with plots", ls_command_report},

@@ -39,11 +39,11 @@ if(LOCKSTEP_SANITIZE)
   endif()
 endif()
 
-# lockstep_library(<folder> [libraries...]): every .c of the folder and its subfolders but main.c is one static library. A new
-# file needs no line here.
+# lockstep_library(<folder> [libraries...]): every .c of the folder and its subfolders but main.c and mutant_*.c
+# (cmake/mutants.cmake) is one static library. A new file needs no line here.
 function(lockstep_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
-  list(FILTER sources EXCLUDE REGEX "/main\\.c$")
+  list(FILTER sources EXCLUDE REGEX "/main\\.c$|/mutant_[a-z_]*\\.c$")
   add_library(lockstep_${name} STATIC ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags ${ARGN})
 endfunction()

@@ -9,6 +9,16 @@
 
 #include "gpu/base/dtype.h"
 #include "gpu/base/error.h"
+#include "gpu/base/mutant.h"
+
+#ifdef LOCKSTEP_MUTANTS
+/* What orders streams and threads, each call of which can be left out (see ls_mutant_drops). */
+#define cudaEventRecord(...)           LS_MUTANT_DROPPABLE(cudaEventRecord, __VA_ARGS__)
+#define cudaStreamWaitEvent(...)       LS_MUTANT_DROPPABLE(cudaStreamWaitEvent, __VA_ARGS__)
+#define cudaStreamSynchronize(...)     LS_MUTANT_DROPPABLE(cudaStreamSynchronize, __VA_ARGS__)
+#define cudaEventSynchronize(...)      LS_MUTANT_DROPPABLE(cudaEventSynchronize, __VA_ARGS__)
+#define LS_MUTANT_DROPPABLE(call, ...) (ls_mutant_drops(#call, __FILE__, __LINE__) ? cudaSuccess : (call)(__VA_ARGS__))
+#endif
 
 /* LS_CUDA(call), LS_NCCL(call): run the call; when it fails print file, line, call and the library's reason (the line
  * carries rank and device, see ls_error_set_rank) and return LS_DEVICE_FAILED from the calling function. */

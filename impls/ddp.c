@@ -12,6 +12,7 @@
 #include "impls/buckets.h"
 #include "impls/ddp_overlap.h"
 #include "impls/ddp_watch.h"
+#include "impls/mutant_terms.h"
 #include "impls/rendezvous.h"
 #include "impls/setup.h"
 #include "impls/table.h"
@@ -138,6 +139,9 @@ static ls_rc open_communicator(ddp *d, const ls_run *run) {
 
 /* Rank 0's initial values to all, as DDP's constructor does. */
 static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
+    if (LS_MUTANT(no_broadcast)) {
+        return ls_setup_initial(d->replica, seed + d->rank.rank);
+    }
     if (d->rank.rank == 0) {
         LS_TRY(ls_setup_initial(d->replica, seed));
     }
@@ -225,30 +229,54 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
 
 /* A step. */
 
+static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads) {
+    size_t count = bucket->count;
+    ncclDataType_t type = ls_dtype_nccl(d->dtype);
+    bool last_rank = d->rank.rank == d->rank.world - 1;
+    if (LS_MUTANT(count_differs) && last_rank) {
+        count--;
+    }
+    if (LS_MUTANT(type_differs) && last_rank) {
+        type = ncclInt32;
+    }
+    LS_TRY(ls_ddp_watch_begin(&d->watch));
+    ls_rc rc = ls_nccl_check(ncclAllReduce(grads, grads, count, type, ncclSum, d->watch.comm, d->communication),
+                             "ncclAllReduce", __FILE__, __LINE__);
+    ls_ddp_watch_end(&d->watch);
+    return rc;
+}
+
 /* Enqueues the reduction of a bucket whose gradients have all been enqueued. */
 static ls_rc reduce_bucket(ddp *d, size_t index) {
     const ls_bucket *bucket = &d->plan.buckets[index];
-    char *grads = (char *)ls_replica_grads(d->replica) + bucket->offset * ls_dtype_size(d->dtype);
+    void *flat = ls_replica_grads(d->replica);
+    char *grads = (char *)flat + bucket->offset * ls_dtype_size(d->dtype);
+    ls_mutant_place place = {.model = d->model,
+                             .dtype = d->dtype,
+                             .plan = &d->plan,
+                             .step = ls_replica_step(d->replica) - 1,
+                             .stream = d->communication,
+                             .last = d->rank.rank == d->rank.world - 1};
+    if (LS_MUTANT(last_bucket_skipped) && index == d->plan.count - 1) {
+        return LS_OK;
+    }
     if (index == d->plan.count - 1) {
         /* Before the event that the last bucket waits for: its reduction can then never seem to overlap. */
         LS_TRY(ls_ddp_overlap_backward(&d->overlap, d->compute));
     }
     LS_CUDA(cudaEventRecord(d->ready[index], d->compute));
     LS_CUDA(cudaStreamWaitEvent(d->communication, d->ready[index], 0));
+    LS_TRY(ls_mutant_term(&place, bucket->offset, bucket->count, flat));
     /* Multiplied by the reciprocal before the sum, not divided after it, as PyTorch's reducer does. */
-    LS_CUDA(ls_kernel_scale(d->communication, d->dtype, bucket->count, 1.0 / (double)d->rank.world, grads));
+    LS_CUDA(ls_kernel_scale(d->communication, d->dtype, bucket->count, ls_setup_share(d->rank.world), grads));
     if (index == 0) {
         LS_TRY(ls_ddp_overlap_reduction(&d->overlap, d->communication));
     }
-    LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc = ls_nccl_check(
-        ncclAllReduce(grads, grads, bucket->count, ls_dtype_nccl(d->dtype), ncclSum, d->watch.comm, d->communication),
-        "ncclAllReduce", __FILE__, __LINE__);
-    ls_ddp_watch_end(&d->watch);
-    LS_TRY(rc);
+    LS_TRY(allreduce(d, bucket, grads));
     d->counters.allreduces++;
     d->counters.allreduce_bytes += bucket->count * ls_dtype_size(d->dtype);
-    return ls_protocol_allreduce(&d->protocol, d->dtype, bucket->count);
+    LS_TRY(ls_protocol_allreduce(&d->protocol, d->dtype, bucket->count));
+    return ls_mutant_sum(&place, bucket->offset, bucket->count, flat);
 }
 
 /* A gradient is ready: reduces every bucket that this completes, in index order. */
@@ -261,6 +289,15 @@ static ls_rc grad_ready(void *self, size_t position) {
         }
     }
     while (!d->reverse && d->next < d->plan.count && d->missing[d->next] == 0) {
+        if (LS_MUTANT(bucket_order_differs) && d->rank.rank == d->rank.world - 1 && d->plan.count > 1 &&
+            d->next + 2 >= d->plan.count) {
+            size_t swapped = d->next++; /* the last two, once both are ready */
+            if (swapped == d->plan.count - 1) {
+                LS_TRY(reduce_bucket(d, swapped));
+                LS_TRY(reduce_bucket(d, swapped - 1));
+            }
+            continue;
+        }
         LS_TRY(reduce_bucket(d, d->next));
         d->next++;
     }
@@ -294,7 +331,7 @@ static ls_rc backward(ddp *d) {
  * which wait for gradients, and the last one's, which the update has waited for. */
 static ls_rc broadcast_buffers(void *self) {
     ddp *d = self;
-    if (d->model->buffer_tensors == 0 || ls_replica_step(d->replica) == 0) {
+    if (d->model->buffer_tensors == 0 || ls_replica_step(d->replica) == 0 || LS_MUTANT(buffers_not_broadcast)) {
         return LS_OK;
     }
     void *values = ls_replica_buffers(d->replica);

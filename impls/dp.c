@@ -16,6 +16,7 @@
 #include "gpu/kernels/kernels.h"
 #include "gpu/layer_math.h"
 #include "impls/chunk.h"
+#include "impls/mutant_terms.h"
 #include "impls/setup.h"
 #include "impls/table.h"
 #include "reference/loss.h"
@@ -196,6 +197,21 @@ static ls_rc dp_open(const ls_run *run, const ls_rank *rank, const ls_model *mod
 
 /* A step. */
 
+/* The parameters of the first device to another. */
+static ls_rc copy_parameters(dp *d, device *dev) {
+    device *first = &d->devices[0];
+    if (LS_MUTANT(parameters_not_copied) && dev == &d->devices[1]) {
+        return LS_OK;
+    }
+    LS_TRY(copy_between(d, ls_replica_params(dev->replica), dev->id, ls_replica_params(first->replica), first->id,
+                        d->param_count * d->element, dev->stream));
+    double drift = LS_MUTANT(drift_1e_3) ? 1e-3 : LS_MUTANT(drift_1e_5) ? 1e-5 : LS_MUTANT(drift_1e_6) ? 1e-6 : 0;
+    if (drift != 0 && dev == &d->devices[1]) {
+        LS_CUDA(ls_kernel_scale(dev->stream, d->dtype, d->param_count, 1 + drift, ls_replica_params(dev->replica)));
+    }
+    return LS_OK;
+}
+
 /* Scatter, replicate, forward; outputs leave for the first device. A device without samples has
  * no kernels to run. */
 static ls_rc forward(dp *d, const ls_batch *batch) {
@@ -206,13 +222,16 @@ static ls_rc forward(dp *d, const ls_batch *batch) {
     for (size_t i = 0; i < d->device_count; i++) {
         device *dev = &d->devices[i];
         dev->count = ls_chunk(batch->count, d->device_count, i, &dev->first);
-        ls_batch chunk = ls_batch_part(batch, features, dev->first, dev->count);
+        size_t from = dev->first;
+        if (LS_MUTANT(chunks_overlap) && from > 0 && dev->count > 0) {
+            from--;
+        }
+        ls_batch chunk = ls_batch_part(batch, features, from, dev->count);
         LS_CUDA(cudaSetDevice(dev->id));
         LS_TRY(ls_replica_input(dev->replica, &chunk));
         LS_CUDA(cudaStreamWaitEvent(dev->stream, d->start, 0));
         if (i > 0 && dev->count > 0) {
-            LS_TRY(copy_between(d, ls_replica_params(dev->replica), dev->id, ls_replica_params(first->replica),
-                                first->id, d->param_count * d->element, dev->stream));
+            LS_TRY(copy_parameters(d, dev));
         }
         LS_TRY(ls_replica_forward(dev->replica, NULL));
         if (dev->count == 0) {
@@ -266,6 +285,12 @@ static ls_rc backward(dp *d) {
                                     dev->stream));
                 rows = dev->rows;
             }
+            if (LS_MUTANT(mean_of_means)) {
+                size_t chunk = ls_chunk_size(d->batch_count, d->device_count);
+                double used = (double)ls_chunk_size(d->batch_count, chunk);
+                LS_CUDA(ls_kernel_scale(dev->stream, d->dtype, dev->count * d->classes,
+                                        (double)d->batch_count / (used * (double)dev->count), rows));
+            }
             LS_CUDA(ls_kernel_to_lanes(dev->stream, d->element, ls_lanes(), dev->count, d->classes, rows,
                                        ls_replica_output_grad(dev->replica)));
         }
@@ -278,18 +303,32 @@ static ls_rc backward(dp *d) {
 /* Sums the gradients onto the first device, in device order. */
 static ls_rc reduce(dp *d) {
     device *first = &d->devices[0];
+    void *sum = ls_replica_grads(first->replica);
+    ls_mutant_place place = {.model = ls_replica_model(first->replica),
+                             .dtype = d->dtype,
+                             .step = ls_replica_step(first->replica) - 1,
+                             .stream = first->stream};
     LS_CUDA(cudaSetDevice(first->id));
+    LS_TRY(ls_mutant_term(&place, 0, d->param_count, sum));
     for (size_t i = 1; i < d->device_count; i++) {
         device *dev = &d->devices[i];
         LS_CUDA(cudaStreamWaitEvent(first->stream, dev->done, 0));
+        if (LS_MUTANT(idle_device_averaged) && dev->count == 0) {
+            LS_CUDA(ls_kernel_scale(first->stream, d->dtype, d->param_count, 0.0 / (double)dev->count, sum));
+        }
         if (dev->count == 0) {
             continue; /* zeros; waited for, so that the update ends the step of every device */
         }
         LS_TRY(copy_between(d, d->incoming, first->id, ls_replica_grads(dev->replica), dev->id,
                             d->param_count * d->element, first->stream));
-        LS_CUDA(ls_kernel_add(first->stream, d->dtype, d->param_count, d->incoming, ls_replica_grads(first->replica)));
+        place.last = i == d->device_count - 1;
+        LS_TRY(ls_mutant_term(&place, 0, d->param_count, d->incoming));
+        LS_CUDA(ls_kernel_add(first->stream, d->dtype, d->param_count, d->incoming, sum));
     }
-    return LS_OK;
+    if (LS_MUTANT(sum_divided)) {
+        LS_CUDA(ls_kernel_scale(first->stream, d->dtype, d->param_count, ls_setup_share(d->device_count), sum));
+    }
+    return ls_mutant_sum(&place, 0, d->param_count, sum);
 }
 
 static ls_rc dp_step(void *self, const ls_batch *batch, size_t global_count) {

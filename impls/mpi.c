@@ -13,6 +13,7 @@
 #include "gpu/kernels/kernels.h"
 #include "impls/buckets.h"
 #include "impls/mpi_check.h"
+#include "impls/mutant_terms.h"
 #include "impls/setup.h"
 #include "impls/table.h"
 #include "reference/replica_buffers.h"
@@ -65,6 +66,9 @@ static MPI_Datatype mpi_type(ls_dtype dtype) {
 
 /* Rank 0's initial values to all, through host memory. */
 static ls_rc broadcast_parameters(mpi *m, uint64_t seed) {
+    if (LS_MUTANT(no_broadcast)) {
+        return ls_setup_initial(m->replica, seed + m->world.rank);
+    }
     size_t element = ls_dtype_size(m->dtype);
     if (m->world.rank == 0) {
         LS_TRY(ls_setup_initial(m->replica, seed));
@@ -184,6 +188,15 @@ static size_t bucket_tensors(const ls_bucket *bucket) {
     return bucket->last - bucket->first + 1;
 }
 
+static ls_mutant_place place_of(const mpi *m) {
+    return (ls_mutant_place){.model = m->model,
+                             .dtype = m->dtype,
+                             .plan = &m->plan,
+                             .step = ls_replica_step(m->replica) - 1,
+                             .stream = m->stream,
+                             .last = m->world.rank == m->world.size - 1};
+}
+
 /* Gradients become ready in the order of the flat buffer, so the bucket under way is always the next one. */
 static ls_rc grad_ready(void *self, size_t position) {
     mpi *m = self;
@@ -195,8 +208,11 @@ static ls_rc grad_ready(void *self, size_t position) {
         return LS_OK;
     }
     size_t element = ls_dtype_size(m->dtype);
-    char *grads = (char *)ls_replica_grads(m->replica) + bucket->offset * element;
-    LS_CUDA(ls_kernel_scale(m->stream, m->dtype, bucket->count, 1.0 / (double)m->world.size, grads));
+    void *flat = ls_replica_grads(m->replica);
+    char *grads = (char *)flat + bucket->offset * element;
+    ls_mutant_place place = place_of(m);
+    LS_TRY(ls_mutant_term(&place, bucket->offset, bucket->count, flat));
+    LS_CUDA(ls_kernel_scale(m->stream, m->dtype, bucket->count, ls_setup_share(m->world.size), grads));
     LS_CUDA(cudaMemcpyAsync((char *)m->host + bucket->offset * element, grads, bucket->count * element,
                             cudaMemcpyDeviceToHost, m->stream));
     LS_CUDA(cudaEventRecord(m->copied[m->next], m->stream));
@@ -205,21 +221,44 @@ static ls_rc grad_ready(void *self, size_t position) {
     return LS_OK;
 }
 
+/* The sum of a bucket over ranks, on the host. */
+static ls_rc allreduce(mpi *m, const ls_bucket *bucket, void *values) {
+    size_t count = bucket->count;
+    if (LS_MUTANT(count_differs) && m->world.rank == m->world.size - 1) {
+        count--;
+    }
+    LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * ls_dtype_size(m->dtype), 1)));
+    LS_TRY(ls_mpi_sum(values, count, mpi_type(m->dtype), INT_MAX));
+    m->counters.allreduces++;
+    m->counters.allreduce_bytes += bucket->count * ls_dtype_size(m->dtype);
+    return ls_protocol_allreduce(&m->protocol, m->dtype, bucket->count);
+}
+
+static ls_rc reduce_bucket(mpi *m, size_t index) {
+    const ls_bucket *bucket = &m->plan.buckets[index];
+    size_t element = ls_dtype_size(m->dtype);
+    char *values = (char *)m->host + bucket->offset * element;
+    void *flat = ls_replica_grads(m->replica);
+    ls_mutant_place place = place_of(m);
+    if (LS_MUTANT(last_bucket_skipped) && index == m->plan.count - 1) {
+        return LS_OK;
+    }
+    LS_CUDA(cudaEventSynchronize(m->copied[index]));
+    LS_TRY(allreduce(m, bucket, values));
+    LS_CUDA(cudaMemcpyAsync((char *)flat + bucket->offset * element, values, bucket->count * element,
+                            cudaMemcpyHostToDevice, m->stream));
+    return ls_mutant_sum(&place, bucket->offset, bucket->count, flat);
+}
+
 /* Reduces every bucket on the host while later ones are still being made. */
 static ls_rc reduce(mpi *m) {
-    size_t element = ls_dtype_size(m->dtype);
-    for (size_t k = 0; k < m->plan.count; k++) {
-        size_t i = m->reverse ? m->plan.count - 1 - k : k;
-        const ls_bucket *bucket = &m->plan.buckets[i];
-        char *values = (char *)m->host + bucket->offset * element;
-        LS_CUDA(cudaEventSynchronize(m->copied[i]));
-        LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * element, 1)));
-        LS_TRY(ls_mpi_sum(values, bucket->count, mpi_type(m->dtype), INT_MAX));
-        m->counters.allreduces++;
-        m->counters.allreduce_bytes += bucket->count * element;
-        LS_TRY(ls_protocol_allreduce(&m->protocol, m->dtype, bucket->count));
-        LS_CUDA(cudaMemcpyAsync((char *)ls_replica_grads(m->replica) + bucket->offset * element, values,
-                                bucket->count * element, cudaMemcpyHostToDevice, m->stream));
+    for (size_t i = 0; i < m->plan.count; i++) {
+        size_t index = m->reverse ? m->plan.count - 1 - i : i;
+        if (LS_MUTANT(bucket_order_differs) && m->world.rank == m->world.size - 1 && m->plan.count > 1 &&
+            i + 2 >= m->plan.count) {
+            index = 2 * m->plan.count - 3 - i; /* the last two swapped */
+        }
+        LS_TRY(reduce_bucket(m, index));
     }
     return LS_OK;
 }
@@ -227,7 +266,7 @@ static ls_rc reduce(mpi *m) {
 /* Rank 0's buffers to all at the start of every forward pass after the first, as ddp. */
 static ls_rc broadcast_buffers(void *self) {
     mpi *m = self;
-    if (m->model->buffer_tensors == 0 || ls_replica_step(m->replica) == 0) {
+    if (m->model->buffer_tensors == 0 || ls_replica_step(m->replica) == 0 || LS_MUTANT(buffers_not_broadcast)) {
         return LS_OK;
     }
     LS_TRY(ls_replica_read_buffers(m->replica, m->buffers, m->tracked));

@@ -26,6 +26,20 @@ ls_rc ls_setup_replica(const ls_run *run, const ls_model *model, int device, siz
     return ls_replica_open(model, &options, out);
 }
 
+double ls_setup_share(size_t world) {
+    double divisor = (double)world;
+    if (LS_MUTANT(no_division)) {
+        divisor = 1;
+    }
+    if (LS_MUTANT(divided_twice)) {
+        divisor *= divisor;
+    }
+    if (LS_MUTANT(divided_by_one_less)) {
+        divisor -= 1;
+    }
+    return 1.0 / divisor;
+}
+
 ls_rc ls_setup_initial(ls_replica *replica, uint64_t seed) {
     const ls_model *model = ls_replica_model(replica);
     float *flat = ls_calloc(model->param_count, sizeof *flat, "initial parameters");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu/base/mutant.h"
 #include "reference/cleanup.h"
 
 /* The caller may read the last two batches given. */
@@ -185,6 +186,18 @@ static ls_rc make(const ls_batcher *batcher, slot *s, size_t step) {
         size_t index = batcher->order[first + i];
         ls_samples_copy(batcher->dataset, index, &s->samples, i);
         s->indices[i] = index;
+    }
+    if (batcher->sampler.rank == batcher->sampler.world - 1) { /* the last rank's */
+        if (LS_MUTANT(sample_dropped)) {
+            s->count--;
+        }
+        if (LS_MUTANT(label_wrong)) {
+            s->samples.labels[0] = s->samples.labels[0] == 0 ? 1 : 0;
+        }
+        if (LS_MUTANT(pixel_off)) {
+            size_t middle = ls_dataset_features(batcher->dataset) / 2;
+            s->samples.pixels[middle] = (uint8_t)(s->samples.pixels[middle] ^ 1U);
+        }
     }
     return LS_OK;
 }

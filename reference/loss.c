@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "gpu/base/mutant.h"
 #include "gpu/kernels/kernels.h"
 #include "reference/cleanup.h"
 
@@ -100,6 +101,9 @@ ls_rc ls_loss_compute(ls_loss *loss, size_t lanes, size_t batch, const void *log
         return LS_OK;
     }
     double denominator = denominator_of(&loss->options, samples, loss->classes);
+    if (LS_MUTANT(mean_over_one_more)) {
+        denominator += 1;
+    }
     if (loss->options.kind != LS_LOSS_CROSS_ENTROPY) {
         return compute_squares(loss, lanes, logits, labels, targets, denominator, dlogits);
     }

@@ -11,6 +11,9 @@ static ls_input_scale input_scale(const ls_replica *replica) {
     for (size_t c = 0; c < normalize->channels; c++) {
         scale.mean[c] = (float)normalize->mean[c];
         scale.std[c] = (float)normalize->std[c];
+        if (LS_MUTANT(deviation_off)) {
+            scale.std[c] += 1e-4F;
+        }
     }
     return scale;
 }

@@ -1,4 +1,6 @@
 /* The passes of a training step. */
+#include "gpu/base/mutant.h"
+#include "reference/mutant_faults.h"
 #include "reference/replica_internal.h"
 
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch) {
@@ -38,6 +40,10 @@ ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch) {
     for (size_t i = 0; i < replica->model->layer_count && batch > 0; i++) {
         const ls_layer *layer = &replica->model->layers[i];
         ls_layer_pass pass = ls_replica_pass(replica, i, batch);
+        if (LS_MUTANT(silent_tf32) && layer->weight != SIZE_MAX) {
+            LS_TRY(ls_mutant_round(pass.stream, pass.dtype, replica->slots[replica->slot_of[i]],
+                                   ls_activation_count(batch, ls_shape_features(layer->in)), 11, -126));
+        }
         LS_TRY(ls_layer_ops_of(layer->kind)->forward(replica->states[i], layer, &pass));
     }
     return LS_OK;
@@ -79,6 +85,23 @@ static ls_rc tell_ready(ls_replica *replica, const ls_hooks *hooks, size_t ready
     return LS_OK;
 }
 
+/* The gradients of a layer's parameters, which are neighbours in the flat buffer. */
+static ls_rc backward_params(const ls_replica *replica, const ls_layer *layer, void *state, const ls_layer_pass *pass) {
+    const ls_param *weight = &replica->model->params[layer->weight];
+    void *kept = NULL;
+    if (LS_MUTANT(gradient_not_zeroed)) {
+        LS_TRY(ls_mutant_keep(pass->stream, pass->dtype, pass->dweight, weight->count, &kept));
+    }
+    LS_TRY(ls_layer_ops_of(layer->kind)->backward_params(state, layer, pass));
+    if (LS_MUTANT(gradient_not_zeroed)) {
+        LS_TRY(ls_mutant_add_kept(pass->stream, pass->dtype, pass->dweight, weight->count, kept));
+    }
+    if (LS_MUTANT(taps_transposed) && layer->kind == LS_LAYER_CONV && replica->rank == 1) {
+        LS_TRY(ls_mutant_transpose(pass->stream, pass->dtype, pass->dweight, weight->count, layer->kernel));
+    }
+    return LS_OK;
+}
+
 /* The gradient of boundary b's values. */
 static void *grad_of(const ls_replica *replica, size_t boundary) {
     size_t slot = replica->slot_of[boundary];
@@ -109,7 +132,7 @@ ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
         ls_layer_pass pass = ls_replica_pass(replica, i, replica->batch);
         pass.dy = grad_of(replica, i + 1);
         if (layer->weight != SIZE_MAX) { /* before the input's gradient, so that its reduction can start sooner */
-            LS_TRY(ops->backward_params(replica->states[i], layer, &pass));
+            LS_TRY(backward_params(replica, layer, replica->states[i], &pass));
             for (size_t k = 0; k < ls_layer_params(layer); k++) { /* a layer's are neighbours in ready order */
                 LS_TRY(tell_ready(replica, hooks, ready++));
             }
@@ -122,8 +145,19 @@ ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
     return LS_OK;
 }
 
+/* Parameters that one rank has to itself. */
+static ls_rc drift(const ls_replica *replica) {
+    double size = LS_MUTANT(drift_1e_3) ? 1e-3 : LS_MUTANT(drift_1e_5) ? 1e-5 : LS_MUTANT(drift_1e_6) ? 1e-6 : 0;
+    if (size != 0 && replica->rank == 1) {
+        LS_CUDA(ls_kernel_scale(replica->stream, replica->options.dtype, replica->model->param_count, 1 + size,
+                                replica->params));
+    }
+    return LS_OK;
+}
+
 ls_rc ls_replica_update(ls_replica *replica) {
     const ls_optimizer_options *options = &replica->options.optimizer;
+    ls_optimizer_options undecayed;
     ls_optimizer_step step = {.stream = replica->stream,
                               .dtype = replica->options.dtype,
                               .count = replica->model->param_count,
@@ -132,7 +166,15 @@ ls_rc ls_replica_update(ls_replica *replica) {
                               .state = replica->optimizer_state,
                               .steps = replica->optimizer_steps,
                               .lr = replica->lr};
+    if (LS_MUTANT(momentum_lost) && replica->rank == 1) {
+        LS_CUDA(cudaMemsetAsync(step.state[0], 0, step.count * ls_dtype_size(step.dtype), step.stream));
+    }
+    if (LS_MUTANT(weight_decay_forgotten)) {
+        undecayed = *options;
+        undecayed.weight_decay = 0;
+        options = &undecayed;
+    }
     LS_CUDA(ls_optimizer_of(options)->step(options, &step));
     replica->optimizer_steps++;
-    return LS_OK;
+    return drift(replica);
 }

@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+#include "gpu/base/mutant.h"
+#include "reference/mutant_faults.h"
+
 /* Doubles on the device: what the last forward pass normalised by, and the sums of the last backward pass. */
 typedef struct batchnorm {
     double *memory;        /* the three below in one */
@@ -53,6 +56,10 @@ static ls_rc batchnorm_forward(void *state, const ls_layer *layer, const ls_laye
                        "that leaves no single sample over",
                        layer->name);
     }
+    void *before = NULL;
+    if (LS_MUTANT(running_variance_biased) && pass->training) {
+        LS_TRY(ls_mutant_keep(pass->stream, pass->dtype, pass->running_var, shape.channels, &before));
+    }
     if (pass->training) {
         LS_CUDA(ls_kernel_batchnorm_statistics(pass->stream, pass->dtype, &shape, layer->eps, layer->momentum, pass->x,
                                                norm->mean, norm->invstd, pass->running_mean, pass->running_var,
@@ -60,6 +67,10 @@ static ls_rc batchnorm_forward(void *state, const ls_layer *layer, const ls_laye
     } else {
         LS_CUDA(ls_kernel_batchnorm_running(pass->stream, pass->dtype, shape.channels, layer->eps, pass->running_mean,
                                             pass->running_var, norm->mean, norm->invstd));
+    }
+    if (before != NULL) {
+        LS_TRY(ls_mutant_biased(pass->stream, pass->dtype, pass->running_var, shape.channels, before, layer->momentum,
+                                (double)(shape.batch * shape.plane)));
     }
     LS_CUDA(ls_kernel_batchnorm_forward(pass->stream, pass->dtype, &shape, norm->mean, norm->invstd, pass->weight,
                                         pass->bias, pass->x, pass->y));

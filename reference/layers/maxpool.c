@@ -1,10 +1,16 @@
 #include "reference/layers/layer.h"
 
+#include "gpu/base/mutant.h"
+#include "reference/mutant_faults.h"
+
 static ls_rc maxpool_forward(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
     (void)state;
     LS_CUDA(ls_kernel_maxpool_forward(pass->stream, pass->dtype, pass->lanes, pass->batch, layer->in.channels,
                                       layer->in.height, layer->in.width, layer->kernel, layer->stride, pass->x, pass->y,
                                       pass->index));
+    if (LS_MUTANT(tie_takes_last)) {
+        return ls_mutant_last_maximum(layer, pass);
+    }
     return LS_OK;
 }
 

@@ -1,5 +1,7 @@
 #include "reference/layers/layer.h"
 
+#include "gpu/base/mutant.h"
+
 static ls_rc relu_forward(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
     (void)state;
     LS_CUDA(ls_kernel_relu_forward(pass->stream, pass->dtype,
@@ -9,6 +11,15 @@ static ls_rc relu_forward(void *state, const ls_layer *layer, const ls_layer_pas
 
 static ls_rc relu_backward_input(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
     (void)state;
+    if (LS_MUTANT(relu_lets_through)) {
+        if (pass->dx != pass->dy) {
+            LS_CUDA(cudaMemcpyAsync(pass->dx, pass->dy,
+                                    ls_activation_count(pass->batch, ls_shape_features(layer->in)) *
+                                        ls_dtype_size(pass->dtype),
+                                    cudaMemcpyDeviceToDevice, pass->stream));
+        }
+        return LS_OK;
+    }
     LS_CUDA(ls_kernel_relu_backward(pass->stream, pass->dtype,
                                     ls_activation_count(pass->batch, ls_shape_features(layer->in)), pass->y, pass->dy,
                                     pass->dx));

@@ -1,5 +1,7 @@
 /* torch.optim.Adam and torch.optim.AdamW: one kernel, which differ in what weight decay does. */
+#include "gpu/base/mutant.h"
 #include "gpu/kernels/kernels.h"
+#include "reference/mutant_faults.h"
 #include "reference/optimizers/optimizers.h"
 
 static size_t states(const ls_optimizer_options *options, const char *names[LS_OPTIMIZER_MAX_STATES]) {
@@ -24,11 +26,14 @@ static cudaError_t launch(const ls_optimizer_options *options, const ls_optimize
 }
 
 static cudaError_t adam_step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
+    if (LS_MUTANT(eps_under_root)) {
+        return ls_mutant_adam(options, s) == LS_OK ? cudaSuccess : cudaErrorUnknown;
+    }
     return launch(options, s, false);
 }
 
 static cudaError_t adamw_step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
-    return launch(options, s, true);
+    return launch(options, s, !LS_MUTANT(decay_coupled));
 }
 
 const ls_optimizer ls_optimizer_adam = {

@@ -1,5 +1,7 @@
 /* torch.optim.RMSprop. */
+#include "gpu/base/mutant.h"
 #include "gpu/kernels/kernels.h"
+#include "reference/mutant_faults.h"
 #include "reference/optimizers/optimizers.h"
 
 static size_t states(const ls_optimizer_options *options, const char *names[LS_OPTIMIZER_MAX_STATES]) {
@@ -15,6 +17,9 @@ static size_t states(const ls_optimizer_options *options, const char *names[LS_O
 }
 
 static cudaError_t step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
+    if (LS_MUTANT(eps_under_root)) {
+        return ls_mutant_rmsprop(options, s) == LS_OK ? cudaSuccess : cudaErrorUnknown;
+    }
     ls_rmsprop rmsprop = {.lr = s->lr,
                           .alpha = options->alpha,
                           .eps = options->eps,

@@ -1,4 +1,5 @@
 /* torch.optim.SGD. Momentum 0.5 is the default of the seed networks' sources, PyTorch's own is 0. */
+#include "gpu/base/mutant.h"
 #include "gpu/kernels/kernels.h"
 #include "reference/optimizers/optimizers.h"
 
@@ -23,7 +24,7 @@ static cudaError_t step(const ls_optimizer_options *options, const ls_optimizer_
                   .weight_decay = options->weight_decay,
                   .nesterov = options->nesterov,
                   .maximize = options->maximize,
-                  .first = s->steps == 0};
+                  .first = s->steps == 0 && !LS_MUTANT(first_step_dampened)};
     return ls_kernel_sgd(s->stream, s->dtype, s->count, s->param, s->grad, options->momentum != 0 ? s->state[0] : NULL,
                          &sgd);
 }

@@ -100,8 +100,13 @@ static size_t follow_choice(const ls_oracle_pass *pass, const size_t *inputs, si
     }
     size_t mine = inputs[own] * LANES + lane;
     size_t theirs = inputs[device] * LANES + lane;
-    ls_oracle_differs(pass, lane, position, pass->x[mine] - pass->x[theirs],
-                      pass->x_error[mine] + pass->x_error[theirs]);
+    double distance = pass->x[mine] - pass->x[theirs];
+    double bound = pass->x_error[mine] + pass->x_error[theirs];
+    if (distance == 0 && bound == 0) {
+        distance =
+            INFINITY; /* equal values that the device holds exactly, as zeros behind a relu: the first must win */
+    }
+    ls_oracle_differs(pass, lane, position, distance, bound);
     return device;
 }
 

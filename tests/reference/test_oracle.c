@@ -389,6 +389,12 @@ static void test_decisions_beyond_the_bound_are_unproven(void **state) {
                           .decisions = {0, 0},
                           .expected = {.different = 1, .unproven = 1, .worst_layer = 2},
                           .dweight = 0});
+    /* Equal values that are exact: the device holds them, too, and must take the first. */
+    check_tie(&(tie_case){.weight = 0,
+                          .x = {2, 1, 3, 0},
+                          .decisions = {1, 0},
+                          .expected = {.different = 1, .unproven = 1, .worst_layer = 1},
+                          .dweight = 0});
     /* A choice outside the window and a sign that is neither are no decisions: unproven, the oracle's own is taken. */
     check_tie(&(tie_case){.weight = 1,
                           .x = {2, 1, 0, 0},

@@ -1,0 +1,168 @@
+/* The generated faults of ordering: each call of a training run that records, awaits or synchronises is left out, one at a time.
+ * LOCKSTEP_VGPU_SCHED=check ends the run at the first pair of conflicting operations that is then no longer ordered, without luck;
+ * a call that it does not miss orders nothing that the others do not order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/selftest.h"
+#include "gpu/base/error.h"
+
+/* Batchnorm has buffers to broadcast, and small buckets overlap with backward. Between two losses nothing waits for the device,
+ * so that steps overlap and the two batches in memory are used again. */
+#define NETWORK "conv 2 k5 s3; batchnorm; relu; maxpool 2; flatten; linear 10"
+#define OPTIONS "--steps 8 --log-every 4 --no-baseline"
+
+enum { MOST_SITES = 256 };
+
+typedef struct site {
+    char mutant[160]; /* "drop:impls/ddp.c:212" */
+    char call[64];
+} site;
+
+typedef struct family {
+    const char *name;
+    unsigned impl;
+    size_t count;
+    site sites[MOST_SITES];
+} family;
+
+static ls_selftest_job job_of(unsigned impl, const char *mutant) {
+    return (ls_selftest_job){.mutant = mutant,
+                             .sched = "check",
+                             .impls = impl,
+                             .model = NETWORK,
+                             .options = OPTIONS,
+                             .train = true,
+                             .one_case = true};
+}
+
+static bool ended_well(const ls_selftest_job *job) {
+    return WIFEXITED(job->status) && WEXITSTATUS(job->status) == LS_OK;
+}
+
+/* Whether this platform has the mode: one that does refuses what is no mode. */
+static ls_rc probe(const ls_selftest *test, bool *has_check) {
+    ls_selftest_job *job = ls_calloc(1, sizeof *job, "a verification");
+    if (job == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    *job = job_of(LS_MUTANT_DP, "");
+    job->sched = "no-such-mode";
+    ls_rc rc = ls_selftest_jobs_run(test, job, 1, NULL);
+    *has_check = rc == LS_OK && !ended_well(job);
+    ls_selftest_jobs_close(job, 1);
+    return rc;
+}
+
+/* The lines "impls/ddp.c:212 cudaEventRecord" that processes have left; several have come by the same site. */
+static void read_sites(const char *path, family *f) {
+    FILE *file = fopen(path, "re");
+    char place[128], call[64];
+    while (file != NULL && f->count < MOST_SITES && fscanf(file, "%127s %63s", place, call) == 2) {
+        site *s = &f->sites[f->count];
+        size_t i = 0;
+        (void)snprintf(s->mutant, sizeof s->mutant, "drop:%s", place);
+        (void)snprintf(s->call, sizeof s->call, "%s", call);
+        while (strcmp(f->sites[i].mutant, s->mutant) != 0) {
+            i++;
+        }
+        f->count += i == f->count ? 1 : 0;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+/* Runs without a fault, which must pass, and notes the sites that it comes by. */
+static ls_rc find_sites(const ls_selftest *test, bool has_check, family *f) {
+    char path[LS_PATH_SIZE + 64];
+    ls_selftest_job *job = ls_calloc(1, sizeof *job, "a verification");
+    if (job == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    (void)snprintf(path, sizeof path, "%s/sites-%s", test->folder, f->name);
+    *job = job_of(f->impl, "");
+    job->sched = has_check ? "check" : NULL;
+    job->sites = path;
+    ls_rc rc = ls_selftest_jobs_run(test, job, 1, NULL);
+    if (rc == LS_OK && !ended_well(job)) {
+        printf("  %s does not pass without a fault (LOCKSTEP_VGPU_SCHED=check lockstep-mutants train)\n", f->name);
+        rc = LS_CHECK_FAILED;
+    }
+    read_sites(path, f);
+    ls_selftest_jobs_close(job, 1);
+    return rc;
+}
+
+/* A rank that finds a race ends the run. */
+static bool caught(const ls_selftest_job *job) {
+    return WIFEXITED(job->status) && WEXITSTATUS(job->status) == LS_DEVICE_FAILED;
+}
+
+static ls_rc drop_each(const ls_selftest *test, const family *f, ls_selftest_sum *sum) {
+    ls_selftest_job *jobs = ls_calloc(f->count, sizeof *jobs, "verifications");
+    if (jobs == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    for (size_t i = 0; i < f->count; i++) {
+        jobs[i] = job_of(f->impl, f->sites[i].mutant);
+    }
+    ls_rc rc = ls_selftest_jobs_run(test, jobs, f->count, NULL);
+    size_t found = 0;
+    for (size_t i = 0; i < f->count && rc == LS_OK; i++) {
+        bool missed = caught(&jobs[i]);
+        found += missed ? 1 : 0;
+        if (!missed) {
+            printf("  %s: redundant: %s %s\n", f->name, f->sites[i].mutant + strlen("drop:"), f->sites[i].call);
+        }
+        rc = ls_selftest_row(test, json_pack("{s:s, s:s, s:s, s:s, s:s}", "mutant", f->sites[i].mutant, "summary",
+                                             f->sites[i].call, "impl", f->name, "checks", "LOCKSTEP_VGPU_SCHED=check",
+                                             "status", missed ? "CAUGHT" : "REDUNDANT"));
+    }
+    printf("%-4s %zu calls that order streams and threads: %zu left out are reported, %zu are redundant\n", f->name,
+           f->count, found, f->count - found);
+    sum->caught += found;
+    sum->skipped += f->count - found;
+    ls_selftest_jobs_close(jobs, f->count);
+    return rc;
+}
+
+static ls_rc run_family(const ls_selftest *test, bool has_check, family *f, ls_selftest_sum *sum) {
+    LS_TRY(find_sites(test, has_check, f));
+    if (!has_check) {
+        printf("%-4s %zu calls that order streams and threads: waiting for LOCKSTEP_VGPU_SCHED=check\n", f->name,
+               f->count);
+        sum->waiting += f->count;
+        return LS_OK;
+    }
+    return drop_each(test, f, sum);
+}
+
+ls_rc ls_selftest_calls(const ls_selftest *test, ls_selftest_sum *sum) {
+    static const struct {
+        const char *name;
+        unsigned impl;
+    } impls[] = {{"dp", LS_MUTANT_DP}, {"ddp", LS_MUTANT_DDP}, {"mpi", LS_MUTANT_MPI}};
+    bool has_check = false;
+    printf("\nEach event record, event wait and synchronisation in turn:\n");
+    LS_TRY(probe(test, &has_check));
+    for (size_t i = 0; i < sizeof impls / sizeof impls[0]; i++) {
+        bool slow = impls[i].impl == LS_MUTANT_MPI;
+        if (slow && (!test->mpi || test->quick)) {
+            continue;
+        }
+        family *f = ls_calloc(1, sizeof *f, "the calls of an implementation");
+        if (f == NULL) {
+            return LS_DEVICE_FAILED;
+        }
+        f->name = impls[i].name;
+        f->impl = impls[i].impl;
+        ls_rc rc = run_family(test, has_check, f, sum);
+        free(f);
+        LS_TRY(rc);
+    }
+    return LS_OK;
+}
