@@ -24,3 +24,7 @@ add_library(lockstep_fiber STATIC EXCLUDE_FROM_ALL ${fiber_sources})
 target_link_libraries(lockstep_fiber PUBLIC lockstep_gpu)
 target_compile_definitions(lockstep_fiber PRIVATE LS_FIBER ${fiber_names})
 target_include_directories(lockstep_fiber INTERFACE ${CMAKE_CURRENT_BINARY_DIR}/fiber)
+
+# What the tests of kernels in fiber mode share.
+add_library(lockstep_fiber_case STATIC EXCLUDE_FROM_ALL gpu/fiber/case.c)
+target_link_libraries(lockstep_fiber_case PUBLIC lockstep_fiber PkgConfig::CMOCKA)
