@@ -3,7 +3,7 @@
 #include "tests/gpu/fiber/running_error.h"
 
 static const ls_batchnorm_shape shapes[] = {
-    {.batch = 1, .channels = 5, .plane = 3},
+    {.batch = 1, .channels = 2, .plane = 3},
     {.batch = 21, .channels = 3, .plane = 7},
     {.batch = 16, .channels = 1, .plane = 130},
 };

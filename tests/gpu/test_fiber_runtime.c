@@ -226,7 +226,7 @@ static void test_every_barrier_matters(void **state) {
         if (barrier <= 1) {
             assert_sound(status);
         } else {
-            assert_reported(status, "batchnorm_statistics", "race on shared partial[");
+            assert_reported(status, "kernel batchnorm_statistics<T, L>, block 0: ", "race on shared partial[");
             assert_non_null(strstr(ls_fiber_report(0), "kernel.h:"));
         }
     }

@@ -51,7 +51,7 @@ static void work(void) {
             thread = fiber_now.current;
             fiber_now.thread[thread].state = FIBER_ENDED;
             ended++;
-            fiber_warp_settle(thread);
+            fiber_warp_ended(thread);
         }
         idle[idle_count++] = running;
         fiber_switch(running, &scheduler);

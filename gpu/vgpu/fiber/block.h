@@ -44,8 +44,8 @@ extern fiber_block fiber_now;
 void fiber_wait(fiber_state state, ls_fiber_place place); /* the running thread waits until fiber_wake */
 void fiber_wake(unsigned thread);
 
-/* warp.c: thread has ended or come to a warp operation; wakes those of its warp that waited for no one else. */
-void fiber_warp_settle(unsigned thread);
+/* warp.c: wakes those of the warp that waited for no one but thread, which has ended. */
+void fiber_warp_ended(unsigned thread);
 const char *fiber_operation_name(ls_fiber_operation operation);
 
 /* shared.c: dynamic shared memory of a launch; false when memory is short. */

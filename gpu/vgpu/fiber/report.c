@@ -44,8 +44,11 @@ void fiber_report(ls_fiber_place place, const char *format, ...) {
     r->place = place;
     r->format = format;
     (void)snprintf(r->kernel, sizeof r->kernel, "%s", fiber_now.kernel);
-    int used = snprintf(r->text, sizeof r->text, "%s:%d: kernel %s, block %u: ", place.file, place.line,
-                        fiber_now.kernel, fiber_now.index);
+    /* a template's name comes in the launch's parentheses */
+    int parentheses = fiber_now.kernel[0] == '(' ? 1 : 0;
+    int length = (int)strlen(fiber_now.kernel) - 2 * parentheses;
+    int used = snprintf(r->text, sizeof r->text, "%s:%d: kernel %.*s, block %u: ", place.file, place.line, length,
+                        fiber_now.kernel + parentheses, fiber_now.index);
     if (used < 0 || (size_t)used >= sizeof r->text) {
         return; /* the kernel's name fills the line */
     }

@@ -93,31 +93,36 @@ static void synchronise(unsigned first, unsigned lanes) {
     }
 }
 
-void fiber_warp_settle(unsigned thread) {
+/* Gives the results of the operation that thread waits in to all of its lanes and wakes them. */
+static void finish(unsigned thread) {
     unsigned first = thread / FIBER_WARP * FIBER_WARP;
-    for (unsigned lane = 0; lane < FIBER_WARP && first + lane < fiber_now.threads; lane++) {
-        if (fiber_now.thread[first + lane].state != FIBER_IN_WARP || !complete(first + lane)) {
-            continue;
+    uint64_t values[FIBER_WARP] = {0};
+    unsigned lanes = 0, ballot = 0;
+    for (unsigned l = 0; l < FIBER_WARP; l++) {
+        const fiber_thread *t = companion(thread, l);
+        if (t != NULL && (fiber_now.thread[thread].mask >> l & 1u) != 0) {
+            values[l] = t->value;
+            lanes |= 1u << l;
+            ballot |= t->value != 0 ? 1u << l : 0;
         }
-        uint64_t values[FIBER_WARP] = {0};
-        unsigned lanes = 0, ballot = 0;
-        for (unsigned l = 0; l < FIBER_WARP; l++) {
-            const fiber_thread *t = companion(first + lane, l);
-            if (t != NULL && (fiber_now.thread[first + lane].mask >> l & 1u) != 0) {
-                values[l] = t->value;
-                lanes |= 1u << l;
-                ballot |= t->value != 0 ? 1u << l : 0;
-            }
+    }
+    if (fiber_now.thread[thread].operation == LS_FIBER_SYNCWARP) {
+        synchronise(first, lanes);
+    }
+    for (unsigned l = 0; l < FIBER_WARP; l++) {
+        if ((lanes >> l & 1u) != 0) {
+            fiber_thread *t = &fiber_now.thread[first + l];
+            t->value = t->operation < LS_FIBER_BALLOT ? shuffle(first + l, values, lanes) : vote(t, lanes, ballot);
+            fiber_wake(first + l);
         }
-        if (fiber_now.thread[first + lane].operation == LS_FIBER_SYNCWARP) {
-            synchronise(first, lanes);
-        }
-        for (unsigned l = 0; l < FIBER_WARP; l++) {
-            if ((lanes >> l & 1u) != 0) {
-                fiber_thread *t = &fiber_now.thread[first + l];
-                t->value = t->operation < LS_FIBER_BALLOT ? shuffle(first + l, values, lanes) : vote(t, lanes, ballot);
-                fiber_wake(first + l);
-            }
+    }
+}
+
+void fiber_warp_ended(unsigned thread) {
+    unsigned first = thread / FIBER_WARP * FIBER_WARP;
+    for (unsigned t = first; t < first + FIBER_WARP && t < fiber_now.threads; t++) {
+        if (fiber_now.thread[t].state == FIBER_IN_WARP && complete(t)) {
+            finish(t);
         }
     }
 }
@@ -143,7 +148,9 @@ uint64_t ls_fiber_warp(ls_fiber_operation operation, unsigned mask, uint64_t val
     self->width = width;
     self->place = place;
     self->state = FIBER_IN_WARP;
-    fiber_warp_settle(thread);
+    if (complete(thread)) {
+        finish(thread);
+    }
     fiber_wait(self->state, place); /* woken already when it was the last to come */
     return self->value;
 }
