@@ -2,7 +2,8 @@
  *
  * Under nvcc a kernel is a __global__ function and a launch is <<<>>>. Under a C++ compiler (vgpu, serial mode) a kernel
  * is a plain function of one thread in one block: its grid-stride loop becomes an ordinary loop that vectorises, compiled
- * for several instruction sets, and a launch queues it on the stream. The source of a kernel is the same for both.
+ * for several instruction sets, and a launch queues it on the stream. The source of a kernel is the same for both. With
+ * LS_FIBER defined a C++ compiler compiles what nvcc compiles, for tests: gpu/vgpu/fiber/fiber.h.
  *
  * Everything here has internal linkage, so that no copy made for one instruction set or file serves another. */
 #ifndef LS_GPU_KERNELS_KERNEL_H
@@ -37,7 +38,27 @@ static inline size_t ls_lane_values(size_t lanes, size_t batch, size_t features)
     return lanes == 0 ? 0 : (batch + lanes - 1) / lanes * lanes * features;
 }
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(LS_FIBER)
+
+#ifdef LS_FIBER
+#include "gpu/vgpu/fiber/device.h" /* brings these four, and CUDA's own words */
+#else
+
+/* Threads of a block. Kernels are right for any number of them, up to 1024. */
+namespace {
+constexpr unsigned ls_block_threads = 256;
+}
+
+/* An array in the block's shared memory, unwritten at first; count is a constant. Accessed by index, by + and by &. */
+#define LS_SHARED(T, name, count)                           __shared__ T name[count]
+
+/* The shared memory that the launch asks for, as an array; one T for all kernels of a file. */
+#define LS_SHARED_DYNAMIC(T, name)                          extern __shared__ T name[]
+
+/* Launches a grid of blocks, each with shared_bytes of dynamic shared memory. */
+#define LS_START(kernel, blocks, shared_bytes, stream, ...) ls_launch(kernel, blocks, shared_bytes, stream, __VA_ARGS__)
+
+#endif
 
 /* What the launch that follows reads and writes, in bytes: LS_ACCESS(LS_READS(x, bytes), LS_WRITES(y, bytes)), and
  * LS_UPDATES for both at once. vgpu can judge races by it (gpu/vgpu/access.h). */
@@ -73,32 +94,44 @@ template <typename... Bytes> char ls_no_access(Bytes...); /* never called: nothi
 
 namespace {
 
-constexpr unsigned ls_block_threads = 256;
-
-/* The sum over the block of each thread's value, in a fixed order; all threads of the block call it and get it. */
+/* The sum over the block of each thread's value; all threads of the block call it and get it. The order is fixed by the
+ * size of the block, which may be any: each warp halves its values, the last one those that it has, and the warps' sums are
+ * added one by one. No lane reads from one that does not exist. */
 __device__ __forceinline__ double ls_block_sum(double value) {
-    __shared__ double partial[ls_block_threads];
-    __syncthreads(); /* the last sum has been read by all */
-    partial[threadIdx.x] = value;
-    __syncthreads();
-    for (unsigned half = ls_block_threads / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) {
-            partial[threadIdx.x] += partial[threadIdx.x + half];
-        }
-        __syncthreads();
+    LS_SHARED(double, partial, 32); /* a warp each */
+    const unsigned warp = threadIdx.x / 32;
+    const unsigned lane = threadIdx.x % 32;
+    const unsigned warps = (blockDim.x + 31) / 32;
+    const unsigned lanes = blockDim.x - warp * 32 < 32 ? blockDim.x - warp * 32 : 32;
+    const unsigned mask = 0xFFFFFFFFu >> (32 - lanes);
+    for (unsigned step = 16; step > 0; step /= 2) {
+        bool has = lane + step < lanes;
+        double other = __shfl_sync(mask, value, static_cast<int>(has ? lane + step : lane));
+        value = has ? value + other : value;
     }
-    return partial[0];
+    __syncthreads(); /* the last sum has been read by all */
+    if (lane == 0) {
+        partial[warp] = value;
+    }
+    __syncthreads();
+    double sum = partial[0];
+    for (unsigned w = 1; w < warps; w++) {
+        sum += partial[w];
+    }
+    return sum;
 }
 
 __device__ __forceinline__ bool ls_first_thread() {
     return threadIdx.x == 0;
 }
 
+#ifndef LS_FIBER
 template <typename... P, typename... A>
-cudaError_t ls_launch(void (*kernel)(P...), unsigned blocks, cudaStream_t stream, A... arguments) {
-    kernel<<<blocks, ls_block_threads, 0, stream>>>(static_cast<P>(arguments)...);
+cudaError_t ls_launch(void (*kernel)(P...), unsigned blocks, size_t shared_bytes, cudaStream_t stream, A... arguments) {
+    kernel<<<blocks, ls_block_threads, shared_bytes, stream>>>(static_cast<P>(arguments)...);
     return cudaGetLastError();
 }
+#endif
 
 /* Enough blocks for count threads, at most 8 waves of a large device: the grid-stride loop does the rest. */
 inline unsigned ls_launch_blocks(size_t count) {
@@ -110,13 +143,13 @@ inline unsigned ls_launch_blocks(size_t count) {
 
 /* Launches kernel for count independent items; nothing is launched for none. */
 #define LS_LAUNCH(kernel, count, stream, ...) \
-    ((count) == 0 ? cudaSuccess : ls_launch(kernel, ls_launch_blocks(count), stream, __VA_ARGS__))
+    ((count) == 0 ? cudaSuccess : LS_START(kernel, ls_launch_blocks(count), 0, stream, __VA_ARGS__))
 
 /* Launches kernel as one block, for reductions. */
-#define LS_LAUNCH_BLOCK(kernel, stream, ...) ls_launch(kernel, 1, stream, __VA_ARGS__)
+#define LS_LAUNCH_BLOCK(kernel, stream, ...) LS_START(kernel, 1, 0, stream, __VA_ARGS__)
 /* Launches kernel with a block for each of rows (at least 1) rows. */
 #define LS_LAUNCH_ROWS(kernel, rows, stream, ...) \
-    ls_launch(kernel, (rows) < 65535 ? static_cast<unsigned>(rows) : 65535u, stream, __VA_ARGS__)
+    LS_START(kernel, (rows) < 65535 ? static_cast<unsigned>(rows) : 65535u, 0, stream, __VA_ARGS__)
 
 #else
 
