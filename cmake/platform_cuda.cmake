@@ -9,3 +9,6 @@ target_compile_options(lockstep_gpu PRIVATE
   $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false --Werror=all-warnings -Xcompiler=-Wall,-Wextra>)
 target_link_libraries(lockstep_gpu PUBLIC lockstep_base CUDA::cudart CUDA::cublas lockstep::cudnn lockstep::nccl
   Threads::Threads m)
+# What each kernel takes of a device stands in OBJECT.ptxas, for tests/cuda/resources.sh.
+set_property(TARGET lockstep_gpu PROPERTY CUDA_COMPILER_LAUNCHER bash ${CMAKE_SOURCE_DIR}/cmake/ptxas_log.sh
+  ${CMAKE_CUDA_COMPILER_LAUNCHER})

@@ -56,6 +56,7 @@ plant vgpu_internal impls/planted.c '#include "gpu/vgpu/internal.h"\n'
 plant cuda_libraries reference/planted.c '#include <cudnn.h>\n'
 plant platform bench/planted.c '#ifdef __CUDACC__\n#endif\n'
 plant platform impls/planted.c '#if defined(LOCKSTEP_PLATFORM_CUDA)\n#endif\n'
+plant fiber gpu/kernels/kernels.h 'cudaError_t ls_kernel_planted(cudaStream_t stream);\n'
 plant length verify/planted.c "$(printf 'int x;\\n%.0s' {1..501})"
 plant format bench/planted.c 'int  main( ){return 0;}\n'
 plant checked_calls impls/planted.c 'void f(void) {\n    cudaFree(NULL);\n}\n'

@@ -93,6 +93,15 @@ rule_platform() {
     reference impls verify bench reports | sed 's/$/: the platform is chosen inside gpu\/ only/'
 }
 
+# Every launcher of a kernel has a test at real block sizes.
+rule_fiber() {
+  local line name
+  grep -noE '^cudaError_t ls_kernel_[a-z0-9_]+' gpu/kernels/kernels.h | sed 's/cudaError_t //' | while IFS=: read -r line name; do
+    grep -qF "KERNEL($name)" tests/gpu/test_fiber_*.c ||
+      echo "gpu/kernels/kernels.h:$line: no tests/gpu/test_fiber_*.c runs $name in fiber mode"
+  done
+}
+
 # One subject a file.
 rule_length() {
   local lines file
@@ -122,4 +131,4 @@ rule_shellcheck() {
 }
 
 # shellcheck disable=SC2034 # for who sources this
-rules="includes oracle implementations vgpu_internal cuda_libraries platform length format checked_calls shellcheck"
+rules="includes oracle implementations vgpu_internal cuda_libraries platform fiber length format checked_calls shellcheck"
