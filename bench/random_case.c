@@ -196,4 +196,6 @@ void ls_random_case_draw(uint64_t seed, uint64_t index, size_t devices_present, 
     out->no_shuffle = ls_draw_percent(d, 15);
     out->loader_threads = ls_draw(d, 3);
     out->seed = ls_draw(d, 1000000);
+    bool buckets = (ls_impl_find(out->impl)->capabilities & LS_CAP_BUCKETS) != 0;
+    out->reverse_buckets = buckets && ls_draw_percent(d, 15);
 }
