@@ -93,7 +93,8 @@ static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
     LS_TRY(ls_setup_replica(run, m->model, m->device, max_batch, &m->replica));
     m->stream = ls_replica_stream(m->replica);
     ls_replica_set_masks(m->replica, run->seed, m->world.rank);
-    ls_bucket_plan_make(m->model, m->dtype, run->bucket_bytes, &m->plan);
+    size_t cap = LS_MUTANT(cap_ignored) ? SIZE_MAX : run->bucket_bytes;
+    ls_bucket_plan_make(m->model, m->dtype, cap, &m->plan);
     m->protocol = (ls_protocol){.record = run->capture, .plan = &m->plan};
     m->counters.buckets = m->plan.count;
     for (size_t i = 0; i < m->plan.count; i++) {
