@@ -23,8 +23,9 @@ typedef struct ls_finding {
  * by. Arrays [steps][tensors], owned: ls_baseline_close. */
 typedef struct ls_baseline {
     size_t steps, tensors;
-    double *relative_l2;  /* ||g - oracle|| / ||oracle|| */
-    double *relative_max; /* max|g - oracle| / max|oracle| */
+    double *absolute_l2, *absolute_max; /* ||g - oracle||, max|g - oracle| */
+    double *relative_l2;                /* ||g - oracle|| / ||oracle|| */
+    double *relative_max;               /* max|g - oracle| / max|oracle| */
 } ls_baseline;
 
 typedef struct ls_check_input {
@@ -68,10 +69,15 @@ ls_rc ls_case_verify(const ls_check_input *input, ls_verdict *out);
 ls_rc ls_baseline_measure(const ls_check_input *input, ls_baseline *out);
 void ls_baseline_close(ls_baseline *baseline);
 
-/* The relative error per tensor that a gradient of this case may have (check_gradient.c). */
-double ls_gradient_limit(const ls_check_input *input, size_t step, size_t tensor);
-/* The same for max|error|/max|gradient|. */
-double ls_gradient_limit_max(const ls_check_input *input, size_t step, size_t tensor);
+/* How far a tensor of a gradient may lie from the oracle's: in the 2-norm, and in its largest element. */
+typedef struct ls_gradient_bound {
+    double l2, max;
+} ls_gradient_bound;
+
+/* The bound that layers 3 and 4 hold all ranks' reduced gradients of a step to (check_gradient.c). reference: the oracle's
+ * gradient, [param_count]. */
+ls_rc ls_gradient_bounds(const ls_check_input *input, size_t step, size_t tensor, const double *reference,
+                         ls_gradient_bound *out);
 
 /* For checks: enters a value with its bound; keeps the worst. False when it lies beyond the bound. */
 bool ls_finding_measure(ls_finding *finding, double observed, double bound);

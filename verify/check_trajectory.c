@@ -2,9 +2,9 @@
  * the oracle's gradients at the parameters that each step started from. It sees what one step cannot: momentum, weight
  * decay, a learning rate, a gradient that is applied twice or late.
  *
- * SGD's bound, per tensor in the 2-norm, with t the limit on a gradient's relative error (layers 3 and 4) and u the sum of
+ * SGD's bound, per tensor in the 2-norm, with G the bound on a gradient's error (layers 3 and 4) and u the sum of
  * both sides' unit roundoffs. Let E be the error of w, V that of the velocity v, D that of d = g + wd*w, k = 1 - dampening:
- *   D' = t|g| + wd*E + 4u(|g| + wd|w|)             two roundings and that of wd
+ *   D' = G + wd*E + 4u(|g| + wd|w|)             two roundings and that of wd
  *   V' = mu*V + k*D' + 5u(mu|v| + k|d|)            three roundings and that of mu; the first step copies d
  *   S  = D' without momentum, V' with it, D' + mu*V' + 4u(|d| + mu|v'|) with Nesterov's
  *   E' = E + lr*S + 2u|w'| + 4u*lr*|s|             product, subtraction and that of lr
@@ -29,9 +29,9 @@ static double norm(const double *values, const ls_param *param) {
     return sqrt(square);
 }
 
-/* A tensor's bound, one step on. velocity: |v| before the step. */
-static void sgd_tensor(const ls_check_input *input, size_t step, size_t tensor, double lr, double velocity,
-                       ls_trajectory *t) {
+/* A tensor's bound, one step on. g_error: of the gradient; velocity: |v| before the step. */
+static void sgd_tensor(const ls_check_input *input, size_t step, size_t tensor, double lr, double g_error,
+                       double velocity, ls_trajectory *t) {
     const ls_oracle_optimizer *o = &t->optimizer;
     const ls_param *param = &input->c->model.params[tensor];
     double u = ls_roundoff(input->c->run.dtype) + DBL_EPSILON / 2;
@@ -39,7 +39,7 @@ static void sgd_tensor(const ls_check_input *input, size_t step, size_t tensor, 
     double keep = step == 0 ? 1 : fabs(1 - o->dampening);
     double g = norm(t->g, param);
     double d = g + o->weight_decay * norm(t->before, param);
-    double d_error = ls_gradient_limit(input, step, tensor) * g + o->weight_decay * t->e[tensor] + 4 * u * d;
+    double d_error = g_error + o->weight_decay * t->e[tensor] + 4 * u * d;
     double carried = mu * t->velocity_error[tensor];
     t->velocity_error[tensor] = carried + keep * d_error + 5 * u * (mu * velocity + keep * d);
     double update = o->momentum == 0 ? d : norm(t->state[0], param);
@@ -52,7 +52,7 @@ static void sgd_tensor(const ls_check_input *input, size_t step, size_t tensor, 
 }
 
 /* Advances the float64 path by one step and its bounds with it. */
-static void advance(const ls_check_input *input, size_t step, ls_trajectory *t) {
+static ls_rc advance(const ls_check_input *input, size_t step, ls_trajectory *t) {
     const ls_model *model = &input->c->model;
     double lr = ls_case_rate(input->c, step);
     double velocity[LS_MODEL_MAX_PARAMS];
@@ -62,12 +62,14 @@ static void advance(const ls_check_input *input, size_t step, ls_trajectory *t) 
     memcpy(t->before, t->w, model->param_count * sizeof *t->w);
     ls_oracle_update(&t->optimizer, model->param_count, t->w, t->g, t->state, step, lr);
     if (t->optimizer.rule != LS_ORACLE_SGD) {
-        ls_trajectory_adaptive_advance(input, step, lr, t);
-        return;
+        return ls_trajectory_adaptive_advance(input, step, lr, t);
     }
     for (size_t p = 0; p < model->param_tensors; p++) {
-        sgd_tensor(input, step, p, lr, velocity[p], t);
+        ls_gradient_bound bound;
+        LS_TRY(ls_gradient_bounds(input, step, p, t->g, &bound));
+        sgd_tensor(input, step, p, lr, bound.l2, velocity[p], t);
     }
+    return LS_OK;
 }
 
 static void compare(const ls_check_input *input, size_t step, const ls_trajectory *t, ls_finding *finding) {
@@ -103,7 +105,7 @@ static ls_rc follow(const ls_check_input *input, ls_trajectory *t, float *initia
     for (size_t step = 0; step < c->steps; step++) {
         double loss = 0;
         LS_TRY(ls_oracle_cache_global(input->oracle, c, step, t->g, &loss));
-        advance(input, step, t);
+        LS_TRY(advance(input, step, t));
         compare(input, step, t, finding);
     }
     if (finding->status == LS_FAILED && finding->cause[0] == '\0') {

@@ -2,9 +2,9 @@
  * squares, so where a gradient is small beside its possible error the step may be anything, and a bound over a tensor would
  * say nothing about the others.
  *
- * With t the limit on a gradient's error relative to the tensor's largest, u the sum of both sides' unit roundoffs, E, M, V
+ * With G the bound on an element's gradient error (layer 3), u the sum of both sides' unit roundoffs, E, M, V
  * the errors of w, m, v (or of RMSprop's v, average and velocity) and D that of d = g + wd*w:
- *   D  = t*max|g| + wd*E + 3u(|g| + wd|w|)
+ *   D  = G + wd*E + 3u(|g| + wd|w|)
  *   M' = b1*M + (1-b1)*D + 4u(|m'| + 2(1-b1)|d|)           b1|m| <= |m'| + (1-b1)|d|
  *   V' = b2*V + (1-b2)(2|d|D + D^2) + 5u(v' + (1-b2)d^2)
  *   R  = min(V'/sqrt(v'), sqrt(V')) + 2u*sqrt(v')          |sqrt a - sqrt b| = |a-b|/(sqrt a + sqrt b) <= sqrt|a-b|
@@ -84,20 +84,17 @@ static void rmsprop_element(ls_trajectory *t, size_t i, uncertain d, double lr, 
     *e += (lr > 0 ? lr * *velocity : 0) + 3 * u * (fabs(t->w[i]) + lr * fabs(step));
 }
 
-void ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, double lr, ls_trajectory *t) {
+ls_rc ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, double lr, ls_trajectory *t) {
     const ls_model *model = &input->c->model;
     double u = ls_roundoff(input->c->run.dtype) + DBL_EPSILON / 2;
     double decay = t->optimizer.rule == LS_ORACLE_ADAMW ? 0 : t->optimizer.weight_decay;
     for (size_t p = 0; p < model->param_tensors; p++) {
         const ls_param *param = &model->params[p];
-        double largest = 0;
-        for (size_t i = param->offset; i < param->offset + param->count; i++) {
-            largest = fmax(largest, fabs(t->g[i]));
-        }
-        double error = ls_gradient_limit_max(input, step, p) * largest;
+        ls_gradient_bound bound;
+        LS_TRY(ls_gradient_bounds(input, step, p, t->g, &bound));
         for (size_t i = param->offset; i < param->offset + param->count; i++) {
             uncertain d = {fabs(t->g[i]) + decay * fabs(t->before[i]), 0};
-            d.error = error + decay * t->errors[0][i] + 3 * u * d.value;
+            d.error = bound.max + decay * t->errors[0][i] + 3 * u * d.value;
             if (t->optimizer.rule == LS_ORACLE_RMSPROP) {
                 rmsprop_element(t, i, d, lr, u);
             } else {
@@ -105,6 +102,7 @@ void ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, do
             }
         }
     }
+    return LS_OK;
 }
 
 static void compare_tensor(const ls_case *c, size_t step, size_t rank, const ls_param *param, const ls_trajectory *t,

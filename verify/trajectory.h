@@ -16,7 +16,7 @@ typedef struct ls_trajectory {
 } ls_trajectory;
 
 /* Adam, AdamW and RMSprop (check_trajectory_adaptive.c): the bounds after the oracle's step, and the comparison. */
-void ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, double lr, ls_trajectory *t);
+ls_rc ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, double lr, ls_trajectory *t);
 void ls_trajectory_adaptive_compare(const ls_check_input *input, size_t step, const ls_trajectory *t,
                                     ls_finding *finding);
 
