@@ -8,7 +8,9 @@
 #include "bench/cmd.h"
 #include "bench/results.h"
 #include "bench/unpacked.h"
+#include "bench/verify_determinism.h"
 #include "bench/verify_plan.h"
+#include "bench/verify_random.h"
 #include "bench/verify_table.h"
 #include "gpu/gpu.h"
 #include "impls/impl.h"
@@ -21,6 +23,7 @@ typedef struct session {
     ls_verify_result *results; /* [plan.count] */
     ls_baseline *baselines;    /* [plan.count]: of the points that are baselines and passed */
     ls_dataset data;
+    ls_dataset exact; /* of the network `exact`; opened for its first point */
     ls_unpacked unpacked;
     ls_oracle_cache *oracle;
     struct timespec start;
@@ -48,11 +51,26 @@ static void set_failed(ls_verify_result *result, const char *reason) {
     snprintf(result->reason, sizeof result->reason, "%s", reason);
 }
 
+/* The data set of a point: what was asked for, or the network `exact`'s own. */
+static ls_rc dataset_of(session *s, const ls_run *run, const ls_dataset **out) {
+    *out = &s->data;
+    if (strcmp(run->data, s->options->run.data) == 0) {
+        return LS_OK;
+    }
+    if (s->exact.count == 0) {
+        LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &s->exact));
+    }
+    *out = &s->exact;
+    return LS_OK;
+}
+
 /* Judges the record of a run that came to its end. */
 static ls_rc judge(session *s, size_t index, const char *run_dir, ls_verify_result *result) {
     const ls_verify_point *point = &s->plan.points[index];
     ls_case record;
-    LS_TRY(ls_case_open(&point->run, ls_impl_find(point->run.impl), &s->data, point->run.steps, &record));
+    const ls_dataset *data = NULL;
+    LS_TRY(dataset_of(s, &point->run, &data));
+    LS_TRY(ls_case_open(&point->run, ls_impl_find(point->run.impl), data, point->run.steps, &record));
     char why[512] = "";
     ls_rc rc = ls_case_read(&record, run_dir, why, sizeof why);
     if (rc == LS_CHECK_FAILED) {
@@ -86,7 +104,9 @@ static ls_rc run_point(session *s, size_t index) {
         return LS_OK;
     }
     ls_run run = point->run;
-    memcpy(run.data, s->unpacked.data, sizeof run.data);
+    if (strcmp(run.data, s->options->run.data) == 0) {
+        memcpy(run.data, s->unpacked.data, sizeof run.data);
+    }
     ls_outcome outcome;
     ls_rc rc = ls_launch(s->program, &run, &outcome);
     if (rc == LS_OK) {
@@ -179,7 +199,29 @@ static void session_close(session *s) {
     ls_oracle_cache_close(s->oracle);
     ls_unpacked_remove(&s->unpacked);
     ls_dataset_close(&s->data);
+    ls_dataset_close(&s->exact);
     ls_verify_plan_free(&s->plan);
+}
+
+/* --random draws everything but these; --determinism chooses the batch's split, the order of buckets and the loader itself. */
+static ls_rc check_mode(int argc, char **argv, const ls_options *options) {
+    static const char *const drawn[] = {"--random", "--case", "--seed", "--json", "--timeout"};
+    if (options->determinism && options->random_count > 0) {
+        return ls_fail(LS_BAD_INPUT, "options '--random' and '--determinism' are two verifications; ask for one");
+    }
+    for (int i = 0; i < argc; i++) {
+        bool fits = strncmp(argv[i], "--", 2) != 0;
+        for (size_t k = 0; k < sizeof drawn / sizeof drawn[0] && !options->determinism; k++) {
+            fits = fits || strncmp(argv[i], drawn[k], strlen(drawn[k])) == 0;
+        }
+        bool chosen = strcmp(argv[i], "--loader-threads") == 0 || strcmp(argv[i], "--reverse-buckets") == 0 ||
+                      strcmp(argv[i], "--case") == 0;
+        if (options->determinism ? chosen : !fits) {
+            return ls_fail(LS_BAD_INPUT, "option '%s' does not go with %s, which sets that itself", argv[i],
+                           options->determinism ? "--determinism" : "--random");
+        }
+    }
+    return LS_OK;
 }
 
 ls_rc ls_command_verify(int argc, char **argv) {
@@ -196,6 +238,12 @@ ls_rc ls_command_verify(int argc, char **argv) {
     size_t devices = 0;
     LS_TRY(ls_platform_device_count(&devices));
     ls_options_fit_devices(&options, devices);
+    if (options.random_count > 0 || options.determinism) {
+        char program[LS_PATH_SIZE];
+        LS_TRY(check_mode(argc, argv, &options));
+        LS_TRY(ls_launch_self(program, sizeof program));
+        return options.determinism ? ls_verify_determinism(program, &options) : ls_verify_random(program, &options);
+    }
     session s = {.options = &options};
     clock_gettime(CLOCK_MONOTONIC, &s.start);
     ls_rc rc = session_run(&s);

@@ -28,11 +28,13 @@ typedef struct ddp {
     ls_ddp_watch watch; /* owns the communicator */
     ls_ddp_overlap overlap;
     ls_counters counters;
+    ls_protocol protocol;
     bool failed;
     ls_bucket_plan plan;
     cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
     size_t missing[LS_MODEL_MAX_PARAMS];    /* [plan.count]: gradients of the bucket still to come in this step */
     size_t next;                            /* the first bucket not yet reduced in this step */
+    bool reverse;                           /* none is reduced before backward has ended, and the last is the first */
     cudaEvent_t reduced;                    /* on communication: the last bucket is reduced */
     double *sums;                           /* device buffer of ls_impl.sum */
     size_t sums_capacity;
@@ -69,6 +71,7 @@ static uint64_t hash_options(uint64_t hash, const ls_run *run) {
         schedule->step_size,
         schedule->warmup_steps,
         run->resume[0] != '\0',
+        run->reverse_buckets,
     };
     double reals[] = {
         run->lr,  run->loss.label_smoothing, o->momentum, o->dampening, o->weight_decay, o->beta1, o->beta2, o->eps,
@@ -147,6 +150,7 @@ static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
     LS_TRY(rc);
     d->counters.broadcasts++;
     d->counters.broadcast_bytes += d->model->param_count * ls_dtype_size(d->dtype);
+    LS_TRY(ls_protocol_broadcast(&d->protocol, d->dtype, d->model->param_count, 0));
     LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->compute));
     return ls_ddp_watch_wait(&d->watch, d->compute);
 }
@@ -156,6 +160,7 @@ static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     d->compute = ls_replica_stream(d->replica);
     ls_replica_set_masks(d->replica, run->seed, d->rank.rank);
     ls_bucket_plan_make(d->model, d->dtype, run->bucket_bytes, &d->plan);
+    d->protocol = (ls_protocol){.record = run->capture, .plan = &d->plan};
     d->counters.buckets = d->plan.count;
     LS_CUDA(cudaStreamCreateWithFlags(&d->communication, cudaStreamNonBlocking));
     for (size_t i = 0; i < d->plan.count; i++) {
@@ -179,6 +184,7 @@ static void ddp_close(void *self) {
         ls_thread_group_cancel(d->rank.shared);
     }
     (void)cudaFree(d->sums);
+    ls_protocol_close(&d->protocol);
     ls_ddp_overlap_close(&d->overlap);
     if (d->reduced != NULL) {
         (void)cudaEventDestroy(d->reduced);
@@ -206,6 +212,7 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     d->rank = *rank;
     d->model = model;
     d->dtype = run->dtype;
+    d->reverse = run->reverse_buckets;
     ls_rc rc = open_all(d, run, max_batch);
     if (rc != LS_OK) {
         d->failed = true;
@@ -241,7 +248,7 @@ static ls_rc reduce_bucket(ddp *d, size_t index) {
     LS_TRY(rc);
     d->counters.allreduces++;
     d->counters.allreduce_bytes += bucket->count * ls_dtype_size(d->dtype);
-    return LS_OK;
+    return ls_protocol_allreduce(&d->protocol, d->dtype, bucket->count);
 }
 
 /* A gradient is ready: reduces every bucket that this completes, in index order. */
@@ -253,7 +260,7 @@ static ls_rc grad_ready(void *self, size_t position) {
             break;
         }
     }
-    while (d->next < d->plan.count && d->missing[d->next] == 0) {
+    while (!d->reverse && d->next < d->plan.count && d->missing[d->next] == 0) {
         LS_TRY(reduce_bucket(d, d->next));
         d->next++;
     }
@@ -268,6 +275,10 @@ static ls_rc backward(ddp *d) {
     d->next = 0;
     ls_ddp_overlap_begin(&d->overlap);
     LS_TRY(ls_replica_backward(d->replica, &hooks));
+    while (d->reverse && d->next < d->plan.count && d->missing[d->plan.count - 1 - d->next] == 0) {
+        LS_TRY(reduce_bucket(d, d->plan.count - 1 - d->next));
+        d->next++;
+    }
     if (d->next != d->plan.count) {
         return ls_fail(LS_DEVICE_FAILED, "backward ended with bucket %zu of %zu incomplete: %zu gradients are missing",
                        d->next, d->plan.count, d->missing[d->next]);
@@ -302,6 +313,10 @@ static ls_rc broadcast_buffers(void *self) {
     d->counters.broadcasts += 2;
     d->counters.broadcast_bytes +=
         d->model->buffer_count * ls_dtype_size(d->dtype) + d->model->tracked_count * sizeof *tracked;
+    ls_collective counts = {
+        .kind = LS_COLLECTIVE_BROADCAST, .element = sizeof *tracked, .count = d->model->tracked_count};
+    LS_TRY(ls_protocol_broadcast(&d->protocol, d->dtype, d->model->buffer_count, 0));
+    LS_TRY(ls_protocol_note(&d->protocol, counts));
     return ls_ddp_watch_enqueued(&d->watch, d->compute);
 }
 
@@ -362,6 +377,7 @@ static ls_rc sum_on_device(ddp *d, double *values, size_t count) {
                       "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     LS_TRY(rc);
+    LS_TRY(ls_protocol_allreduce(&d->protocol, LS_FLOAT64, count));
     LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->communication));
     LS_TRY(ls_ddp_watch_wait(&d->watch, d->communication));
     LS_CUDA(cudaMemcpyAsync(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost, d->communication));
@@ -387,6 +403,10 @@ static void ddp_counters(void *self, ls_counters *out) {
     ls_ddp_overlap_read(&d->overlap, out);
 }
 
+static ls_protocol *ddp_protocol(void *self) {
+    return &((ddp *)self)->protocol;
+}
+
 const ls_impl ls_impl_ddp = {
     .name = "ddp",
     .summary = "DistributedDataParallel: one rank a device, NCCL allreduce of buckets under backward",
@@ -402,5 +422,6 @@ const ls_impl ls_impl_ddp = {
     .sum = ddp_sum,
     .replica = ddp_replica,
     .counters = ddp_counters,
+    .protocol = ddp_protocol,
     .close = ddp_close,
 };

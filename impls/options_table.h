@@ -36,6 +36,9 @@ ls_rc ls_option_parse_dtypes(const ls_option *option, const char *value, ls_opti
 ls_rc ls_option_parse_buckets(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_ranks(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_scaling(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_random(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_case(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_determinism(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_output(const ls_option *option, const char *value, ls_options *options);
 
 void ls_option_format_size(const ls_option *option, const ls_run *run, char *text, size_t size);
@@ -51,7 +54,7 @@ void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *te
  * not given with the optimizer's own defaults and refuses what does not fit together. */
 #define LS_GAMMA_DEFAULT 0.1
 void ls_options_training_begin(ls_run *run);
-ls_rc ls_options_training_finish(ls_run *run);
+ls_rc ls_options_training_finish(unsigned command, ls_run *run);
 ls_rc ls_option_parse_optimizer(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_loss(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_reduction(const ls_option *option, const char *value, ls_options *options);

@@ -97,6 +97,21 @@ ls_rc ls_option_parse_text(const ls_option *option, const char *value, ls_option
     return copy_text(option, value, (char *)&options->run + option->offset, LS_PATH_SIZE);
 }
 
+ls_rc ls_option_parse_random(const ls_option *option, const char *value, ls_options *options) {
+    return read_size(option, value, option->low, option->high, &options->random_count);
+}
+
+ls_rc ls_option_parse_case(const ls_option *option, const char *value, ls_options *options) {
+    return read_size(option, value, option->low, option->high, &options->random_case);
+}
+
+ls_rc ls_option_parse_determinism(const ls_option *option, const char *value, ls_options *options) {
+    (void)option;
+    (void)value;
+    options->determinism = true;
+    return LS_OK;
+}
+
 ls_rc ls_option_parse_output(const ls_option *option, const char *value, ls_options *options) {
     return copy_text(option, value, options->output, sizeof options->output);
 }
@@ -210,7 +225,8 @@ static ls_rc add_model(const ls_option *option, const char *name, ls_options *op
 
 ls_rc ls_option_parse_models(const ls_option *option, const char *value, ls_options *options) {
     options->model_count = 0;
-    if (strcmp(value, "all") == 0) {
+    options->model_all = strcmp(value, "all") == 0;
+    if (options->model_all) {
         for (size_t i = 0; ls_zoo[i] != NULL; i++) {
             LS_TRY(add_model(option, ls_zoo[i]->name, options));
         }

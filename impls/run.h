@@ -42,6 +42,7 @@ typedef struct ls_run {
     uint64_t seed;
     size_t log_every;              /* 0: no log lines */
     size_t bucket_bytes;           /* cap of a gradient bucket */
+    bool reverse_buckets;          /* buckets are reduced after backward, the last first, not as they become ready */
     double timeout;                /* seconds without progress of a rank until the run is ended */
     char save[LS_PATH_SIZE];       /* empty: none */
     char json[LS_PATH_SIZE];       /* empty: none */

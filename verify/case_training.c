@@ -42,7 +42,8 @@ bool ls_case_optimizer(const ls_case *c, ls_oracle_optimizer *out) {
 }
 
 double ls_case_rate(const ls_case *c, size_t step) {
-    size_t length = (c->data->count + c->ranks - 1) / c->ranks; /* samples of a rank in an epoch */
+    size_t rest = c->run.drop_last ? 0 : c->ranks - 1;
+    size_t length = (c->data->count + rest) / c->ranks; /* samples of a rank in an epoch */
     size_t steps = (length + c->local_batch - 1) / c->local_batch;
     return ls_run_rate(&c->run, step, step / steps);
 }

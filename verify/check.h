@@ -17,6 +17,7 @@ typedef struct ls_finding {
     char reason[256];       /* SKIPPED, MISTRUSTED: why */
     char detail[512];       /* FAILED: the first place that is wrong: step, tensor, element, ranks, hex floats */
     char cause[256];        /* FAILED: the likely cause, or empty */
+    char tensors[1024];     /* FAILED: each tensor that differs, the scale that fits and a verdict, or empty */
 } ls_finding;
 
 /* The error of `single` on the same global batches against the same oracle, per step and tensor, to scale float32 bounds
@@ -46,12 +47,16 @@ extern const ls_check ls_checks[];
 enum { LS_MAX_CHECKS = 16 };
 
 ls_rc ls_check_samples(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_inputs(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_initial(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_masks(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_bits(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_protocol(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_reduction(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_float64(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_float32(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_exact(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_update(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_trajectory(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_buffers(const ls_check_input *input, ls_finding *finding);
 
@@ -68,16 +73,6 @@ ls_rc ls_case_verify(const ls_check_input *input, ls_verdict *out);
 /* Fills a baseline from a case of `single`. */
 ls_rc ls_baseline_measure(const ls_check_input *input, ls_baseline *out);
 void ls_baseline_close(ls_baseline *baseline);
-
-/* How far a tensor of a gradient may lie from the oracle's: in the 2-norm, and in its largest element. */
-typedef struct ls_gradient_bound {
-    double l2, max;
-} ls_gradient_bound;
-
-/* The bound that layers 3 and 4 hold all ranks' reduced gradients of a step to (check_gradient.c). reference: the oracle's
- * gradient, [param_count]. */
-ls_rc ls_gradient_bounds(const ls_check_input *input, size_t step, size_t tensor, const double *reference,
-                         ls_gradient_bound *out);
 
 /* For checks: enters a value with its bound; keeps the worst. False when it lies beyond the bound. */
 bool ls_finding_measure(ls_finding *finding, double observed, double bound);

@@ -28,6 +28,11 @@ static const double float64_floor = 1e-12;
 static const double float32_floor = 1e-5;
 static const double baseline_factor = 8;
 
+/* How far a tensor of a gradient may lie from the oracle's: in the 2-norm, and in its largest element. */
+typedef struct tensor_bound {
+    double l2, max;
+} tensor_bound;
+
 static double floor_of(const ls_case *c) {
     return c->run.dtype == LS_FLOAT64 ? float64_floor : float32_floor;
 }
@@ -38,9 +43,9 @@ static double plain_bound(double floor, double relative, double absolute, double
     return fmax(floor * size, isfinite(yardstick) ? yardstick : 0);
 }
 
-static ls_gradient_bound plain_bounds(const ls_check_input *input, size_t step, size_t tensor, const ls_distance *d) {
+static tensor_bound plain_bounds(const ls_check_input *input, size_t step, size_t tensor, const ls_distance *d) {
     double floor = floor_of(input->c);
-    ls_gradient_bound out = {floor * d->reference_l2, floor * d->reference_max};
+    tensor_bound out = {floor * d->reference_l2, floor * d->reference_max};
     const ls_baseline *e = input->baseline;
     if (e != NULL && step < e->steps) {
         size_t at = step * e->tensors + tensor;
@@ -50,12 +55,12 @@ static ls_gradient_bound plain_bounds(const ls_check_input *input, size_t step, 
     return out;
 }
 
-static bool within(const ls_distance *d, const ls_gradient_bound *bound) {
-    return d->l2 <= bound->l2 && d->max <= bound->max;
+static bool within(const ls_distance *d, const tensor_bound *limit) {
+    return d->l2 <= limit->l2 && d->max <= limit->max;
 }
 
 /* (W+1)*u*sum|terms| of the reduction, as in check_reduction.c, of a tensor. */
-static ls_gradient_bound reduction_bound(const ls_case *c, size_t step, const ls_param *param) {
+static tensor_bound reduction_bound(const ls_case *c, size_t step, const ls_param *param) {
     double world = (double)c->devices;
     double scale = (world + 1) * ls_roundoff(c->run.dtype) / (c->reduction == LS_REDUCTION_MEAN ? world : 1);
     double squares = 0;
@@ -68,30 +73,15 @@ static ls_gradient_bound reduction_bound(const ls_case *c, size_t step, const ls
         squares += terms * terms;
         largest = fmax(largest, terms);
     }
-    return (ls_gradient_bound){scale * sqrt(squares), scale * largest};
+    return (tensor_bound){scale * sqrt(squares), scale * largest};
 }
 
-static ls_rc modelled_bounds(const ls_check_input *input, size_t step, size_t tensor, ls_gradient_bound *bound) {
+static ls_rc modelled_bounds(const ls_check_input *input, size_t step, size_t tensor, tensor_bound *limit) {
     const ls_rounding *rounding = NULL;
     LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, &rounding));
-    ls_gradient_bound reduction = reduction_bound(input->c, step, &input->c->model.params[tensor]);
-    bound->l2 = fmax(bound->l2, rounding->l2[tensor] + reduction.l2);
-    bound->max = fmax(bound->max, rounding->max[tensor] + reduction.max);
-    return LS_OK;
-}
-
-ls_rc ls_gradient_bounds(const ls_check_input *input, size_t step, size_t tensor, const double *reference,
-                         ls_gradient_bound *out) {
-    const ls_case *c = input->c;
-    const ls_param *param = &c->model.params[tensor];
-    for (size_t rank = 0; rank < c->ranks; rank++) {
-        ls_distance d = ls_distance_measure(c->run.dtype, ls_case_reduced(c, step, rank)->grads, reference,
-                                            param->offset, param->count);
-        *out = plain_bounds(input, step, tensor, &d);
-        if (!within(&d, out)) {
-            return modelled_bounds(input, step, tensor, out);
-        }
-    }
+    tensor_bound reduction = reduction_bound(input->c, step, &input->c->model.params[tensor]);
+    limit->l2 = fmax(limit->l2, rounding->l2[tensor] + reduction.l2);
+    limit->max = fmax(limit->max, rounding->max[tensor] + reduction.max);
     return LS_OK;
 }
 
@@ -101,24 +91,17 @@ typedef struct gradients {
     bool *informative; /* [tensors]: nor within the bound on its error */
 } gradients;
 
-/* Errors in a report are relative, but for a gradient of zeros. */
-static double unit(double reference, double bound) {
-    return reference > 0 ? reference : bound;
-}
-
-static void measure(const ls_distance *d, const ls_gradient_bound *bound, ls_finding *finding) {
-    double l2 = unit(d->reference_l2, bound->l2);
-    double max = unit(d->reference_max, bound->max);
-    if (l2 > 0) {
-        ls_finding_measure(finding, d->l2 / l2, bound->l2 / l2);
-        ls_finding_measure(finding, d->max / max, bound->max / max);
-    } else {
-        ls_finding_measure(finding, d->l2, bound->l2);
-    }
+/* Errors in a report are relative. A tensor within a bound as large as itself says nothing there. */
+static void measure(const ls_distance *d, const tensor_bound *limit, ls_finding *finding) {
+    bool silent = within(d, limit) && d->reference_l2 <= limit->l2;
+    double l2 = silent ? 0 : d->l2 / d->reference_l2;
+    double max = silent ? 0 : d->max / d->reference_max;
+    ls_finding_measure(finding, l2, silent ? float32_floor : limit->l2 / d->reference_l2);
+    ls_finding_measure(finding, max, silent ? float32_floor : limit->max / d->reference_max);
 }
 
 static void fail_tensor(const ls_check_input *input, size_t step, size_t rank, const ls_param *param,
-                        const ls_distance *d, const gradients *g, const ls_gradient_bound *bound, ls_finding *finding) {
+                        const ls_distance *d, const gradients *g, const tensor_bound *limit, ls_finding *finding) {
     const ls_case *c = input->c;
     const void *found = ls_case_reduced(c, step, rank)->grads;
     char element[128];
@@ -127,8 +110,8 @@ static void fail_tensor(const ls_check_input *input, size_t step, size_t rank, c
         finding,
         "step %zu, rank %zu: gradient of %s is off by %.3g (norm) and %.3g (maximum), bounds %.3g and %.3g, "
         "scale %.6g; worst at %s: %a, oracle %a",
-        step, rank, param->name, d->l2 / d->reference_l2, d->max / d->reference_max, bound->l2 / d->reference_l2,
-        bound->max / d->reference_max, ls_scale_fit(c->run.dtype, found, g->reference, param->offset, param->count),
+        step, rank, param->name, d->l2 / d->reference_l2, d->max / d->reference_max, limit->l2 / d->reference_l2,
+        limit->max / d->reference_max, ls_scale_fit(c->run.dtype, found, g->reference, param->offset, param->count),
         element, ls_value(c->run.dtype, found, d->worst), g->reference[d->worst]);
 }
 
@@ -138,69 +121,47 @@ static ls_rc check_tensor(const ls_check_input *input, size_t step, size_t rank,
     const ls_param *param = &c->model.params[tensor];
     ls_distance d = ls_distance_measure(c->run.dtype, ls_case_reduced(c, step, rank)->grads, g->reference,
                                         param->offset, param->count);
-    ls_gradient_bound bound = plain_bounds(input, step, tensor, &d);
-    if (!within(&d, &bound) && finding->status == LS_FAILED) {
+    tensor_bound limit = plain_bounds(input, step, tensor, &d);
+    if (!within(&d, &limit) && finding->status == LS_FAILED) {
         return LS_OK; /* one more or less changes nothing, and the model of rounding takes its time */
     }
-    if (!within(&d, &bound)) {
-        LS_TRY(modelled_bounds(input, step, tensor, &bound));
+    if (!within(&d, &limit)) {
+        LS_TRY(modelled_bounds(input, step, tensor, &limit));
     }
-    measure(&d, &bound, finding);
+    measure(&d, &limit, finding);
     g->nonzero[tensor] = g->nonzero[tensor] || d.reference_l2 > 0;
-    g->informative[tensor] = g->informative[tensor] || d.reference_l2 > bound.l2;
-    if (within(&d, &bound)) {
+    g->informative[tensor] = g->informative[tensor] || d.reference_l2 > limit.l2;
+    if (within(&d, &limit)) {
         return LS_OK;
     }
-    fail_tensor(input, step, rank, param, &d, g, &bound, finding);
-    return ls_diagnose_local(input, step, bound.l2 / d.reference_l2, finding->cause, sizeof finding->cause);
+    fail_tensor(input, step, rank, param, &d, g, &limit, finding);
+    return ls_diagnose_local(input, step, limit.l2 / d.reference_l2, finding->cause, sizeof finding->cause);
 }
+
+typedef struct loss_value {
+    const char *whose;
+    size_t index;
+    double found, expected;
+    double count; /* of a device, whose loss is a mean of terms; 0: a rank's */
+} loss_value;
 
 /* Cross entropy moves by at most twice the largest error of a logit, which the bounds on gradients hold to the same order; a
  * squared error by twice its root times the error of the output, its root by no more than that error: the same floor,
- * relative to losses above 1. Beyond it the model of rounding judges. rounding: of a loss like this one. */
-static void check_loss(const ls_check_input *input, size_t step, const char *whose, size_t index, double found,
-                       double expected, double rounding, ls_finding *finding) {
-    double scale = fmax(1, fabs(expected));
-    double limit = fmax(floor_of(input->c) * scale, rounding);
-    if (!(fabs(found - expected) <= limit)) {
-        ls_finding_measure(finding, fabs(found - expected) / scale, limit / scale);
-        ls_finding_fail(finding, "step %zu: loss of %s %zu is %.17g, oracle %.17g (bound %.3g)", step, whose, index,
-                        found, expected, limit);
-    }
-}
-
-static bool loss_within_floor(const ls_case *c, double found, double expected) {
-    return fabs(found - expected) <= floor_of(c) * fmax(1, fabs(expected));
-}
-
-/* A device's mean of terms, where it computes one. */
-static ls_rc check_device_loss(const ls_check_input *input, size_t step, size_t device, const ls_oracle_local *local,
-                               ls_finding *finding) {
-    const ls_capture_local *record = ls_case_local(input->c, step, device);
-    double count = (double)record->count;
-    double rounding = 0;
-    if (isnan(record->loss_sum) || record->count == 0) {
-        return LS_OK;
-    }
-    if (!loss_within_floor(input->c, record->loss_sum / count, local->loss_sum / count)) {
+ * relative to losses above 1. Beyond it the model of rounding judges, as with gradients. */
+static ls_rc check_loss(const ls_check_input *input, size_t step, const loss_value *v, ls_finding *finding) {
+    double scale = fmax(1, fabs(v->expected));
+    double limit = floor_of(input->c) * scale;
+    double error = fabs(v->found - v->expected);
+    if (!(error <= limit) && finding->status != LS_FAILED) {
         const ls_rounding *model = NULL;
         LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, &model));
-        rounding = model->loss_sum[device] / count;
+        limit = fmax(limit, v->count > 0 ? model->loss_sum[v->index] / v->count : model->rank_loss[v->index]);
     }
-    check_loss(input, step, "device", device, record->loss_sum / count, local->loss_sum / count, rounding, finding);
-    return LS_OK;
-}
-
-static ls_rc check_rank_loss(const ls_check_input *input, size_t step, size_t rank, double expected,
-                             ls_finding *finding) {
-    double found = ls_case_reduced(input->c, step, rank)->loss;
-    double rounding = 0;
-    if (!loss_within_floor(input->c, found, expected)) {
-        const ls_rounding *model = NULL;
-        LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, &model));
-        rounding = model->rank_loss[rank];
+    if (!(error <= limit)) {
+        ls_finding_measure(finding, error / scale, limit / scale);
+        ls_finding_fail(finding, "step %zu: loss of %s %zu is %.17g, oracle %.17g (bound %.3g)", step, v->whose,
+                        v->index, v->found, v->expected, limit);
     }
-    check_loss(input, step, "rank", rank, found, expected, rounding, finding);
     return LS_OK;
 }
 
@@ -217,12 +178,18 @@ static ls_rc check_losses(const ls_check_input *input, size_t step, ls_finding *
             LS_TRY(ls_oracle_cache_local(input->oracle, c, step, device, &local));
             sum += local->loss_sum;
             samples += (size_t)ls_case_local(c, step, device)->count;
-            LS_TRY(check_device_loss(input, step, device, local, finding));
+            const ls_capture_local *record = ls_case_local(c, step, device);
+            double count = (double)record->count;
+            loss_value own = {"device", device, record->loss_sum / count, local->loss_sum / count, count};
+            if (!isnan(record->loss_sum) && count > 0) {
+                LS_TRY(check_loss(input, step, &own, finding));
+            }
         }
         if (samples > 0) {
             ls_oracle_loss kind = ls_case_loss(c);
             double expected = ls_oracle_loss_value(&kind, sum, (double)samples, c->model.classes);
-            LS_TRY(check_rank_loss(input, step, rank, expected, finding));
+            loss_value value = {"rank", rank, ls_case_reduced(c, step, rank)->loss, expected, 0};
+            LS_TRY(check_loss(input, step, &value, finding));
         }
     }
     return LS_OK;
