@@ -76,8 +76,9 @@ static ls_rc give_up(ls_crew *crew, int rank, ls_rc rc, const char *what) {
             return rc;
         }
     }
-    return ls_fail(rc, "%s of the measurement (%s) %s", rank < 0 ? "a rank" : "the rank", ls_crew_kind_name(crew->kind),
-                   what != NULL ? what : "failed");
+    const char *hint = crew->kind == LS_CREW_MPI ? ls_error_lines_hint(crew->watch.lines) : "";
+    return ls_fail(rc, "%s of the measurement (%s) %s%s%.200s", rank < 0 ? "a rank" : "the rank",
+                   ls_crew_kind_name(crew->kind), what != NULL ? what : "failed", hint[0] != '\0' ? ": " : "", hint);
 }
 
 /* A process of ours that is gone: killed, or ended by itself. */
