@@ -17,8 +17,11 @@ lockstep_need(JANSSON jansson libjansson-dev)
 lockstep_need(CMOCKA cmocka libcmocka-dev)
 
 # Without it all but the benchmarks of `lockstep micro` is there, and that says what is missing.
-pkg_check_modules(BENCHMARK QUIET IMPORTED_TARGET benchmark)
-if(BENCHMARK_FOUND)
+option(LOCKSTEP_GBENCH "use Google Benchmark where it is installed" ON)
+if(LOCKSTEP_GBENCH)
+  pkg_check_modules(BENCHMARK QUIET IMPORTED_TARGET benchmark)
+endif()
+if(LOCKSTEP_GBENCH AND BENCHMARK_FOUND)
   message(STATUS "Found benchmark ${BENCHMARK_VERSION}")
 else()
   message(STATUS "No Google Benchmark (Debian's libbenchmark-dev): lockstep micro has its tables only")
