@@ -4,27 +4,16 @@
 
 #include "bench/cmd.h"
 #include "bench/results.h"
+#include "bench/run_command.h"
 #include "impls/launch.h"
-#include "impls/options.h"
 #include "impls/rank.h"
 
-static ls_rc write_json(const ls_run *run, const ls_outcome *outcome) {
-    char command[4096];
-    ls_options_line("lockstep", LS_COMMAND_TRAIN, run, command, sizeof command);
-    json_t *row = ls_result_row("train", run, command);
-    if (row == NULL) {
-        return ls_fail(LS_DEVICE_FAILED, "out of memory for the results of the run");
-    }
+static void fill(json_t *row, const ls_outcome *outcome) {
     json_t *first = json_array_get(outcome->ranks, 0);
-    json_object_set_new(row, "status", json_string("DONE"));
-    json_object_set(row, "param_hash", json_object_get(first, "param_hash"));
     json_object_set_new(row, "counters", ls_result_counters(outcome->ranks));
     json_object_set(row, "log", json_object_get(first, "log"));
     json_object_set(row, "epochs", json_object_get(first, "epochs"));
     json_object_set(row, "rank_results", outcome->ranks);
-    ls_rc rc = ls_results_append(run->json, row);
-    json_decref(row);
-    return rc;
 }
 
 /* Samples a second of a run, over its epochs. */
@@ -71,6 +60,9 @@ static ls_rc measure_base(const char *program, const ls_run *run, const ls_outco
 
 /* What the run gained over one device, measured here and now. */
 static ls_rc print_speed_up(const char *program, const ls_run *run, const ls_outcome *outcome) {
+    if (!wants_base(run, outcome)) {
+        return LS_OK;
+    }
     size_t batch = 0;
     double base = 0;
     double rate = throughput(outcome);
@@ -102,27 +94,6 @@ ls_rc ls_command_train(int argc, char **argv) {
     if (run->baseline && ls_rank_started_outside(run)) {
         return ls_fail(LS_BAD_INPUT, "--baseline needs a run that lockstep starts itself; measure one device apart");
     }
-    if (run->json[0] != '\0' && ls_rank_started_outside(run)) {
-        return ls_fail(LS_BAD_INPUT, "--json needs a run that lockstep starts itself; leave it out");
-    }
-    if (ls_rank_started_outside(run)) {
-        return ls_rank_main(run);
-    }
-    LS_TRY(ls_launch_refuse_nested("train"));
-    LS_TRY(ls_run_check(run));
-    if (run->json[0] != '\0') {
-        LS_TRY(ls_results_check(run->json));
-    }
-    char program[LS_PATH_SIZE];
-    LS_TRY(ls_launch_self(program, sizeof program));
-    ls_outcome outcome = {0};
-    ls_rc rc = ls_launch(program, run, &outcome);
-    if (rc == LS_OK && run->json[0] != '\0') {
-        rc = write_json(run, &outcome);
-    }
-    if (rc == LS_OK && wants_base(run, &outcome)) {
-        rc = print_speed_up(program, run, &outcome);
-    }
-    ls_outcome_release(&outcome);
-    return rc;
+    static const ls_run_command command = {LS_COMMAND_TRAIN, "train", fill, print_speed_up};
+    return ls_run_command_run(&command, run);
 }

@@ -82,7 +82,7 @@ expect_error 2 'WORLD_SIZE is 4: only ranks of ddp' env RANK=1 WORLD_SIZE=4 "${t
 expect_error 2 'WORLD_SIZE is 2: only ranks of ddp' env RANK=0 WORLD_SIZE=2 "$LOCKSTEP" verify --data synthetic:600
 expect_error 2 'baseline needs a run that lockstep starts' env RANK=0 WORLD_SIZE=2 "${try[@]}" --baseline
 expect_error 2 'json needs a run that lockstep starts' env RANK=0 WORLD_SIZE=2 "${try[@]}" --json "$work/never.json"
-expect_error 2 'json needs an evaluation that lockstep starts' env RANK=0 WORLD_SIZE=2 "$LOCKSTEP" eval --impl ddp \
+expect_error 2 'json needs a run that lockstep starts' env RANK=0 WORLD_SIZE=2 "$LOCKSTEP" eval --impl ddp \
   --devices 2 --data synthetic:512 --load "$work/launched.safetensors" --json "$work/never.json"
 
 # Peers that do not come, or an address where nobody answers: exit code 3 after --timeout.

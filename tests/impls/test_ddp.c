@@ -18,7 +18,7 @@ static ls_dataset data;
 
 static int open_data(void **state) {
     (void)state;
-    training_resolve("seed-cnn", &model);
+    training_resolve(TRAINING_SMALL, &model);
     return ls_dataset_open("synthetic:1200", LS_SPLIT_TRAIN, &data) == LS_OK ? 0 : -1;
 }
 
@@ -84,7 +84,7 @@ static void check_run(const training *ranks, size_t world, ls_dtype dtype, size_
 
 static void test_worlds_and_caps(void **state) {
     (void)state;
-    static const size_t caps[] = {LS_BUCKET_BYTES_DEFAULT, 4096, 16384, 1};
+    static const size_t caps[] = {LS_BUCKET_BYTES_DEFAULT, 2048, 512, 1};
     static const size_t worlds[] = {1, 2, 3, 4};
     static const size_t counts[] = {16, 16, 16, 16};
     for (size_t w = 0; w < 4; w++) {
@@ -111,7 +111,7 @@ static void test_against_single(void **state) {
     ls_run run;
     training_run(&run, "single", 1, LS_FLOAT64);
     assert_int_equal(training_alone(&single, &run, &model, &data, 64, STEPS), LS_OK);
-    train(ranks, 4, LS_FLOAT64, 4096, counts);
+    train(ranks, 4, LS_FLOAT64, 2048, counts);
     for (size_t s = 0; s < STEPS; s++) {
         double loss = 0;
         for (size_t r = 0; r < 4; r++) {
@@ -130,8 +130,8 @@ static void test_unequal_shards(void **state) {
     (void)state;
     static const size_t counts[] = {17, 0, 5};
     training ranks[3];
-    train(ranks, 3, LS_FLOAT32, 4096, counts);
-    check_run(ranks, 3, LS_FLOAT32, 4096, &ranks[0]);
+    train(ranks, 3, LS_FLOAT32, 2048, counts);
+    check_run(ranks, 3, LS_FLOAT32, 2048, &ranks[0]);
     assert_true(ranks[1].losses[0] == 0.0);
     for (size_t i = 0; i < model.param_count; i++) {
         assert_true(ranks[1].local[STEPS - 1][i] == 0.0);
@@ -143,6 +143,7 @@ static void test_unequal_shards(void **state) {
 static void test_overlap(void **state) {
     (void)state;
     enum { MANY = 10 };
+    training_resolve("seed-cnn", &model);
     static const size_t counts[] = {32, 32};
     static const size_t caps[] = {16384, LS_BUCKET_BYTES_DEFAULT};
     for (size_t c = 0; c < 2; c++) {
@@ -162,6 +163,7 @@ static void test_overlap(void **state) {
         }
         training_free(ranks, 2);
     }
+    training_resolve(TRAINING_SMALL, &model);
 }
 
 int main(void) {

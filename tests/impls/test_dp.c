@@ -18,7 +18,7 @@ static ls_dataset data;
 
 static int open_data(void **state) {
     (void)state;
-    training_resolve("seed-cnn", &model);
+    training_resolve(TRAINING_SMALL, &model);
     return ls_dataset_open("synthetic:1200", LS_SPLIT_TRAIN, &data) == LS_OK ? 0 : -1;
 }
 
