@@ -1,7 +1,7 @@
 /* The line that a failed CUDA or NCCL call prints. */
 #include "gpu/gpu.h"
 
-ls_rc ls_cuda_check(cudaError_t status, const char *call, const char *file, int line) {
+ls_rc(ls_cuda_check)(cudaError_t status, const char *call, const char *file, int line) {
     if (status == cudaSuccess) {
         return LS_OK;
     }
@@ -9,7 +9,7 @@ ls_rc ls_cuda_check(cudaError_t status, const char *call, const char *file, int 
                    cudaGetErrorString(status));
 }
 
-ls_rc ls_nccl_check(ncclResult_t status, const char *call, const char *file, int line) {
+ls_rc(ls_nccl_check)(ncclResult_t status, const char *call, const char *file, int line) {
     if (status == ncclSuccess) {
         return LS_OK;
     }

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 #include <nccl.h>
+#include <stdbool.h>
 
 #include "gpu/base/dtype.h"
 #include "gpu/base/error.h"
@@ -27,6 +28,24 @@
 /* The same as values, for clean-up paths that go on after a failure. */
 ls_rc ls_cuda_check(cudaError_t status, const char *call, const char *file, int line);
 ls_rc ls_nccl_check(ncclResult_t status, const char *call, const char *file, int line);
+
+/* Both note the place of the call before it is made, and LS_AT(call) does for calls that are checked elsewhere: a virtual
+ * GPU names it when it finds a race (docs/races.md). On cuda nothing is noted. */
+#ifndef LS_NOTE_PLACE
+#define LS_NOTE_PLACE(file, line) ((void)0)
+#endif
+#define ls_cuda_check(status, call, file, line) (LS_NOTE_PLACE(file, line), (ls_cuda_check)(status, call, file, line))
+#define ls_nccl_check(status, call, file, line) (LS_NOTE_PLACE(file, line), (ls_nccl_check)(status, call, file, line))
+#define LS_AT(call)                             (LS_NOTE_PLACE(__FILE__, __LINE__), (call))
+
+/* Whether buffers whose values are no longer needed are to be filled with NaN, so that whoever uses them too early or too late
+ * is found: with LOCKSTEP_POISON=1, on vgpu also with LOCKSTEP_VGPU_GUARD=1. */
+bool ls_platform_wants_poison(void);
+
+/* Tells that the calling thread is about to read (write 0) or write pinned host memory that copies of a stream may use, where
+ * the processor itself does not do it and so is not seen. LS_OK on cuda; on vgpu LS_DEVICE_FAILED, after one line, when a copy
+ * that it races with is found. */
+ls_rc ls_platform_host_access(const void *pointer, size_t bytes, int write);
 
 /* NCCL's name of a dtype. */
 static inline ncclDataType_t ls_dtype_nccl(ls_dtype dtype) {

@@ -26,5 +26,7 @@ static cudaError_t accuracy(cudaStream_t stream, size_t batch, size_t classes, c
 
 cudaError_t ls_kernel_accuracy(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t classes,
                                const void *logits, const int32_t *labels, uint8_t *correct) {
+    LS_ACCESS(LS_READS(logits, ls_lane_values(lanes, batch, classes) * ls_dtype_size(dtype)),
+              LS_READS(labels, batch * sizeof *labels), LS_WRITES(correct, batch * sizeof *correct));
     return LS_BY_DTYPE_LANES(dtype, lanes, accuracy, stream, batch, classes, logits, labels, correct);
 }

@@ -60,5 +60,8 @@ static cudaError_t adam(cudaStream_t stream, size_t count, void *param, const vo
 
 cudaError_t ls_kernel_adam(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
                            void *exp_avg, void *exp_avg_sq, void *max_exp_avg_sq, const ls_adam *options) {
+    size_t bytes = count * ls_dtype_size(dtype);
+    LS_ACCESS(LS_UPDATES(param, bytes), LS_READS(grad, bytes), LS_UPDATES(exp_avg, bytes),
+              LS_UPDATES(exp_avg_sq, bytes), LS_UPDATES(max_exp_avg_sq, options->amsgrad ? bytes : 0));
     return LS_BY_DTYPE(dtype, adam, stream, count, param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, options);
 }

@@ -54,6 +54,11 @@ template <typename T, size_t L> LS_KERNEL avgpool_backward(size_t planes, pool_s
     }
 }
 
+/* Values of an output. */
+static inline size_t pool_outputs(size_t planes, size_t lanes, const pool_shape &shape) {
+    return planes * lanes * shape.out_height * shape.out_width;
+}
+
 /* False for a window that does not fit. */
 static bool make_shape(size_t height, size_t width, size_t kernel, size_t stride, pool_shape *shape) {
     if (kernel == 0 || stride == 0 || kernel > height || kernel > width) {
@@ -90,6 +95,8 @@ cudaError_t ls_kernel_avgpool_forward(cudaStream_t stream, ls_dtype dtype, size_
         return cudaErrorInvalidValue;
     }
     size_t planes = (batch + lanes - 1) / lanes * channels;
+    LS_ACCESS(LS_READS(x, planes * lanes * height * width * ls_dtype_size(dtype)),
+              LS_WRITES(y, pool_outputs(planes, lanes, shape) * ls_dtype_size(dtype)));
     return LS_BY_DTYPE_LANES(dtype, lanes, forward, stream, planes, shape, x, y);
 }
 
@@ -101,5 +108,7 @@ cudaError_t ls_kernel_avgpool_backward(cudaStream_t stream, ls_dtype dtype, size
         return cudaErrorInvalidValue;
     }
     size_t planes = (batch + lanes - 1) / lanes * channels;
+    LS_ACCESS(LS_READS(dy, pool_outputs(planes, lanes, shape) * ls_dtype_size(dtype)),
+              LS_WRITES(dx, planes * lanes * height * width * ls_dtype_size(dtype)));
     return LS_BY_DTYPE_LANES(dtype, lanes, backward, stream, planes, shape, dy, dx);
 }

@@ -149,6 +149,10 @@ LS_KERNEL batchnorm_backward_input(ls_batchnorm_shape s, const double *mean, con
     }
 }
 
+static inline size_t activation_bytes(ls_dtype dtype, const ls_batchnorm_shape *s) {
+    return ls_lane_values(s->lanes, s->batch, s->channels * s->plane) * ls_dtype_size(dtype);
+}
+
 static bool usable(const ls_batchnorm_shape *s) {
     return s->lanes > 0 && s->batch > 0 && s->channels > 0 && s->plane > 0;
 }
@@ -205,6 +209,11 @@ cudaError_t ls_kernel_batchnorm_statistics(cudaStream_t stream, ls_dtype dtype, 
     if (!usable(shape) || (running_mean != nullptr && shape->batch * shape->plane < 2)) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(x, activation_bytes(dtype, shape)), LS_WRITES(mean, shape->channels * sizeof *mean),
+              LS_WRITES(invstd, shape->channels * sizeof *invstd),
+              LS_UPDATES(running_mean, shape->channels * ls_dtype_size(dtype)),
+              LS_UPDATES(running_var, running_mean == nullptr ? 0 : shape->channels * ls_dtype_size(dtype)),
+              LS_UPDATES(tracked, running_mean == nullptr ? 0 : sizeof *tracked));
     return LS_BY_DTYPE_LANES(dtype, shape->lanes, statistics, stream, shape, eps, momentum, x, mean, invstd,
                              running_mean, running_var, tracked);
 }
@@ -212,6 +221,9 @@ cudaError_t ls_kernel_batchnorm_statistics(cudaStream_t stream, ls_dtype dtype, 
 cudaError_t ls_kernel_batchnorm_running(cudaStream_t stream, ls_dtype dtype, size_t channels, double eps,
                                         const void *running_mean, const void *running_var, double *mean,
                                         double *invstd) {
+    LS_ACCESS(LS_READS(running_mean, channels * ls_dtype_size(dtype)),
+              LS_READS(running_var, channels * ls_dtype_size(dtype)), LS_WRITES(mean, channels * sizeof *mean),
+              LS_WRITES(invstd, channels * sizeof *invstd));
     return LS_BY_DTYPE(dtype, from_running, stream, channels, eps, running_mean, running_var, mean, invstd);
 }
 
@@ -221,6 +233,10 @@ cudaError_t ls_kernel_batchnorm_forward(cudaStream_t stream, ls_dtype dtype, con
     if (!usable(shape)) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(mean, shape->channels * sizeof *mean), LS_READS(invstd, shape->channels * sizeof *invstd),
+              LS_READS(weight, shape->channels * ls_dtype_size(dtype)),
+              LS_READS(bias, shape->channels * ls_dtype_size(dtype)), LS_READS(x, activation_bytes(dtype, shape)),
+              LS_WRITES(y, activation_bytes(dtype, shape)));
     return LS_BY_DTYPE_LANES(dtype, shape->lanes, forward, stream, shape, mean, invstd, weight, bias, x, y);
 }
 
@@ -230,6 +246,11 @@ cudaError_t ls_kernel_batchnorm_backward_params(cudaStream_t stream, ls_dtype dt
     if (!usable(shape)) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(mean, shape->channels * sizeof *mean), LS_READS(invstd, shape->channels * sizeof *invstd),
+              LS_READS(x, activation_bytes(dtype, shape)), LS_READS(dy, activation_bytes(dtype, shape)),
+              LS_WRITES(sums, 2 * shape->channels * sizeof *sums),
+              LS_WRITES(dweight, shape->channels * ls_dtype_size(dtype)),
+              LS_WRITES(dbias, shape->channels * ls_dtype_size(dtype)));
     return LS_BY_DTYPE_LANES(dtype, shape->lanes, backward_params, stream, shape, mean, invstd, x, dy, sums, dweight,
                              dbias);
 }
@@ -240,5 +261,9 @@ cudaError_t ls_kernel_batchnorm_backward_input(cudaStream_t stream, ls_dtype dty
     if (!usable(shape)) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(mean, shape->channels * sizeof *mean), LS_READS(invstd, shape->channels * sizeof *invstd),
+              LS_READS(sums, 2 * shape->channels * sizeof *sums),
+              LS_READS(weight, shape->channels * ls_dtype_size(dtype)), LS_READS(x, activation_bytes(dtype, shape)),
+              LS_READS(dy, activation_bytes(dtype, shape)), LS_WRITES(dx, activation_bytes(dtype, shape)));
     return LS_BY_DTYPE_LANES(dtype, shape->lanes, backward_input, stream, shape, mean, invstd, sums, weight, x, dy, dx);
 }

@@ -62,6 +62,9 @@ static cudaError_t cross_entropy(cudaStream_t stream, size_t batch, size_t class
 cudaError_t ls_kernel_cross_entropy(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t classes,
                                     const void *logits, const int32_t *labels, double smoothing, double denominator,
                                     void *losses, void *dlogits) {
+    size_t bytes = ls_lane_values(lanes, batch, classes) * ls_dtype_size(dtype);
+    LS_ACCESS(LS_READS(logits, bytes), LS_READS(labels, batch * sizeof *labels),
+              LS_WRITES(losses, batch * ls_dtype_size(dtype)), LS_WRITES(dlogits, bytes));
     return LS_BY_DTYPE_LANES(dtype, lanes, cross_entropy, stream, batch, classes, logits, labels, smoothing,
                              denominator, losses, dlogits);
 }

@@ -96,6 +96,9 @@ cudaError_t ls_kernel_dropout_forward(cudaStream_t stream, ls_dtype dtype, size_
     if (!(p >= 0) || p >= 1 || features >= (static_cast<size_t>(1) << 34)) {
         return cudaErrorInvalidValue;
     }
+    size_t values = ls_lane_values(lanes, batch, features);
+    LS_ACCESS(LS_READS(x, values * ls_dtype_size(dtype)), LS_WRITES(y, values * ls_dtype_size(dtype)),
+              LS_WRITES(keep, values));
     return LS_BY_DTYPE_LANES(dtype, lanes, forward, stream, batch, features, p, key, x, y, keep);
 }
 
@@ -104,5 +107,7 @@ cudaError_t ls_kernel_dropout_backward(cudaStream_t stream, ls_dtype dtype, size
     if (!(p >= 0) || p >= 1) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(keep, count), LS_READS(dy, count * ls_dtype_size(dtype)),
+              LS_WRITES(dx, count * ls_dtype_size(dtype)));
     return LS_BY_DTYPE(dtype, backward, stream, count, p, keep, dy, dx);
 }

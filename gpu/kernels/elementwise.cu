@@ -21,9 +21,11 @@ template <typename T> static cudaError_t add(cudaStream_t stream, size_t count, 
 }
 
 cudaError_t ls_kernel_scale(cudaStream_t stream, ls_dtype dtype, size_t count, double factor, void *y) {
+    LS_ACCESS(LS_UPDATES(y, count * ls_dtype_size(dtype)));
     return LS_BY_DTYPE(dtype, scale, stream, count, factor, y);
 }
 
 cudaError_t ls_kernel_add(cudaStream_t stream, ls_dtype dtype, size_t count, const void *x, void *y) {
+    LS_ACCESS(LS_READS(x, count * ls_dtype_size(dtype)), LS_UPDATES(y, count * ls_dtype_size(dtype)));
     return LS_BY_DTYPE(dtype, add, stream, count, x, y);
 }

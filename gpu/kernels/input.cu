@@ -57,6 +57,8 @@ cudaError_t ls_kernel_input(cudaStream_t stream, ls_dtype dtype, size_t lanes, s
     if (!in_range(features, *scale)) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(pixels, batch * features * sizeof *pixels),
+              LS_WRITES(x, ls_lane_values(lanes, batch, features) * ls_dtype_size(dtype)));
     return LS_BY_DTYPE_LANES(dtype, lanes, pixels_of, stream, batch, features, pixels, *scale, x);
 }
 
@@ -65,5 +67,7 @@ cudaError_t ls_kernel_input_values(cudaStream_t stream, ls_dtype dtype, size_t l
     if (!in_range(features, *scale)) {
         return cudaErrorInvalidValue;
     }
+    LS_ACCESS(LS_READS(values, batch * features * sizeof *values),
+              LS_WRITES(x, ls_lane_values(lanes, batch, features) * ls_dtype_size(dtype)));
     return LS_BY_DTYPE_LANES(dtype, lanes, values_of, stream, batch, features, values, *scale, x);
 }

@@ -32,7 +32,20 @@
      : (dtype) == LS_FLOAT32 ? launch<float, L>(__VA_ARGS__)  \
                              : cudaErrorInvalidValue)
 
+/* Values of an activation of `features` values a sample, padded lanes included; 0 for 0 lanes. */
+static inline size_t ls_lane_values(size_t lanes, size_t batch, size_t features) {
+    return lanes == 0 ? 0 : (batch + lanes - 1) / lanes * lanes * features;
+}
+
 #ifdef __CUDACC__
+
+/* What the launch that follows reads and writes, in bytes: LS_ACCESS(LS_READS(x, bytes), LS_WRITES(y, bytes)), and
+ * LS_UPDATES for both at once. vgpu can judge races by it (gpu/vgpu/access.h). */
+#define LS_ACCESS(...)             ((void)sizeof(ls_no_access(__VA_ARGS__)))
+#define LS_READS(pointer, bytes)   (bytes)
+#define LS_WRITES(pointer, bytes)  (bytes)
+#define LS_UPDATES(pointer, bytes) (bytes)
+template <typename... Bytes> char ls_no_access(Bytes...); /* never called: nothing is compiled */
 
 #define LS_KERNEL static __global__ void
 #define LS_DEVICE static __device__ __forceinline__

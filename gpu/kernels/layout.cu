@@ -42,10 +42,14 @@ static cudaError_t to_lanes(cudaStream_t stream, size_t batch, size_t features, 
 
 cudaError_t ls_kernel_from_lanes(cudaStream_t stream, size_t element_size, size_t lanes, size_t batch, size_t features,
                                  const void *from, void *to) {
+    LS_ACCESS(LS_READS(from, ls_lane_values(lanes, batch, features) * element_size),
+              LS_WRITES(to, batch * features * element_size));
     return BY_SIZE_LANES(from_lanes, stream, batch, features, from, to);
 }
 
 cudaError_t ls_kernel_to_lanes(cudaStream_t stream, size_t element_size, size_t lanes, size_t batch, size_t features,
                                const void *from, void *to) {
+    LS_ACCESS(LS_READS(from, batch * features * element_size),
+              LS_WRITES(to, ls_lane_values(lanes, batch, features) * element_size));
     return BY_SIZE_LANES(to_lanes, stream, batch, features, from, to);
 }

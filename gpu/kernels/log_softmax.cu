@@ -43,10 +43,14 @@ static cudaError_t backward(cudaStream_t stream, size_t batch, size_t classes, c
 
 cudaError_t ls_kernel_log_softmax_forward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch,
                                           size_t classes, const void *x, void *y) {
+    size_t bytes = ls_lane_values(lanes, batch, classes) * ls_dtype_size(dtype);
+    LS_ACCESS(LS_READS(x, bytes), LS_WRITES(y, bytes));
     return LS_BY_DTYPE_LANES(dtype, lanes, forward, stream, batch, classes, x, y);
 }
 
 cudaError_t ls_kernel_log_softmax_backward(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch,
                                            size_t classes, const void *y, const void *dy, void *dx) {
+    size_t bytes = ls_lane_values(lanes, batch, classes) * ls_dtype_size(dtype);
+    LS_ACCESS(LS_READS(y, bytes), LS_READS(dy, bytes), LS_WRITES(dx, bytes));
     return LS_BY_DTYPE_LANES(dtype, lanes, backward, stream, batch, classes, y, dy, dx);
 }

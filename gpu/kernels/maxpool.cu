@@ -93,6 +93,11 @@ LS_KERNEL maxpool_backward_apart(size_t planes, pool_shape shape, const T *dy, c
     }
 }
 
+/* Values of an output. */
+static inline size_t pool_outputs(size_t planes, size_t lanes, const pool_shape &shape) {
+    return planes * lanes * shape.out_height * shape.out_width;
+}
+
 /* False for a window that does not fit or that one byte cannot index. */
 static bool make_shape(size_t height, size_t width, size_t kernel, size_t stride, pool_shape *shape) {
     if (kernel == 0 || kernel > 15 || stride == 0 || kernel > height || kernel > width) {
@@ -144,6 +149,9 @@ cudaError_t ls_kernel_maxpool_forward(cudaStream_t stream, ls_dtype dtype, size_
         return cudaErrorInvalidValue;
     }
     size_t planes = (batch + lanes - 1) / lanes * channels;
+    LS_ACCESS(LS_READS(x, planes * lanes * height * width * ls_dtype_size(dtype)),
+              LS_WRITES(y, pool_outputs(planes, lanes, shape) * ls_dtype_size(dtype)),
+              LS_WRITES(index, pool_outputs(planes, lanes, shape)));
     return LS_BY_DTYPE_LANES(dtype, lanes, forward, stream, planes, shape, x, y, index);
 }
 
@@ -155,5 +163,8 @@ cudaError_t ls_kernel_maxpool_backward(cudaStream_t stream, ls_dtype dtype, size
         return cudaErrorInvalidValue;
     }
     size_t planes = (batch + lanes - 1) / lanes * channels;
+    LS_ACCESS(LS_READS(dy, pool_outputs(planes, lanes, shape) * ls_dtype_size(dtype)),
+              LS_READS(index, pool_outputs(planes, lanes, shape)),
+              LS_WRITES(dx, planes * lanes * height * width * ls_dtype_size(dtype)));
     return LS_BY_DTYPE_LANES(dtype, lanes, backward, stream, planes, shape, dy, index, dx);
 }

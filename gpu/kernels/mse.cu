@@ -60,10 +60,15 @@ static cudaError_t rmse(cudaStream_t stream, size_t count, const double *sum, do
 
 cudaError_t ls_kernel_mse(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, size_t values, const void *y,
                           const int32_t *labels, const float *targets, double denominator, void *losses, void *dy) {
+    size_t bytes = ls_lane_values(lanes, batch, values) * ls_dtype_size(dtype);
+    LS_ACCESS(LS_READS(y, bytes), LS_READS(labels, targets == NULL ? batch * sizeof *labels : 0),
+              LS_READS(targets, batch * values * sizeof *targets), LS_WRITES(losses, batch * ls_dtype_size(dtype)),
+              LS_WRITES(dy, bytes));
     return LS_BY_DTYPE_LANES(dtype, lanes, mse, stream, batch, values, y, labels, targets, denominator, losses, dy);
 }
 
 cudaError_t ls_kernel_rmse(cudaStream_t stream, ls_dtype dtype, size_t count, const double *sum, double denominator,
                            void *dy) {
+    LS_ACCESS(LS_READS(sum, sizeof *sum), LS_UPDATES(dy, count * ls_dtype_size(dtype)));
     return LS_BY_DTYPE(dtype, rmse, stream, count, sum, denominator, dy);
 }

@@ -18,5 +18,6 @@ template <typename T> static cudaError_t sum_of(cudaStream_t stream, size_t coun
 }
 
 cudaError_t ls_kernel_sum(cudaStream_t stream, ls_dtype dtype, size_t count, const void *values, double *sum) {
+    LS_ACCESS(LS_READS(values, count * ls_dtype_size(dtype)), LS_WRITES(sum, sizeof *sum));
     return LS_BY_DTYPE(dtype, sum_of, stream, count, values, sum);
 }

@@ -25,10 +25,13 @@ static cudaError_t backward(cudaStream_t stream, size_t count, const void *y, co
 }
 
 cudaError_t ls_kernel_relu_forward(cudaStream_t stream, ls_dtype dtype, size_t count, const void *x, void *y) {
+    LS_ACCESS(LS_READS(x, count * ls_dtype_size(dtype)), LS_WRITES(y, count * ls_dtype_size(dtype)));
     return LS_BY_DTYPE(dtype, forward, stream, count, x, y);
 }
 
 cudaError_t ls_kernel_relu_backward(cudaStream_t stream, ls_dtype dtype, size_t count, const void *y, const void *dy,
                                     void *dx) {
+    LS_ACCESS(LS_READS(y, count * ls_dtype_size(dtype)), LS_READS(dy, count * ls_dtype_size(dtype)),
+              LS_WRITES(dx, count * ls_dtype_size(dtype)));
     return LS_BY_DTYPE(dtype, backward, stream, count, y, dy, dx);
 }

@@ -57,5 +57,9 @@ static cudaError_t rmsprop(cudaStream_t stream, size_t count, void *param, const
 
 cudaError_t ls_kernel_rmsprop(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
                               void *square_avg, void *grad_avg, void *momentum_buffer, const ls_rmsprop *options) {
+    size_t bytes = count * ls_dtype_size(dtype);
+    LS_ACCESS(LS_UPDATES(param, bytes), LS_READS(grad, bytes), LS_UPDATES(square_avg, bytes),
+              LS_UPDATES(grad_avg, options->centered ? bytes : 0),
+              LS_UPDATES(momentum_buffer, options->momentum == 0 ? 0 : bytes));
     return LS_BY_DTYPE(dtype, rmsprop, stream, count, param, grad, square_avg, grad_avg, momentum_buffer, options);
 }

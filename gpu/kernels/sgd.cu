@@ -60,5 +60,8 @@ static cudaError_t sgd(cudaStream_t stream, size_t count, void *param, const voi
 
 cudaError_t ls_kernel_sgd(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
                           void *velocity, const ls_sgd *options) {
+    size_t state = options->momentum == 0 ? 0 : count * ls_dtype_size(dtype);
+    LS_ACCESS(LS_UPDATES(param, count * ls_dtype_size(dtype)), LS_READS(grad, count * ls_dtype_size(dtype)),
+              LS_UPDATES(velocity, options->first ? 0 : state), LS_WRITES(velocity, options->first ? state : 0));
     return LS_BY_DTYPE(dtype, sgd, stream, count, param, grad, velocity, options);
 }

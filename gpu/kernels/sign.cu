@@ -12,5 +12,6 @@ static cudaError_t positive_of(cudaStream_t stream, size_t count, const void *x,
 }
 
 cudaError_t ls_kernel_positive(cudaStream_t stream, ls_dtype dtype, size_t count, const void *x, uint8_t *positive) {
+    LS_ACCESS(LS_READS(x, count * ls_dtype_size(dtype)), LS_WRITES(positive, count));
     return LS_BY_DTYPE(dtype, positive_of, stream, count, x, positive);
 }

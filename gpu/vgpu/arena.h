@@ -12,6 +12,7 @@ typedef struct vgpu_block {
     size_t offset;
     size_t size;      /* a multiple of VGPU_ALIGNMENT */
     size_t requested; /* 0: free */
+    size_t lead;      /* the allocation begins so many bytes into the block */
 } vgpu_block;
 
 /* Blocks in order of offset that cover the whole range; neighbours are never both free. */
@@ -27,7 +28,9 @@ bool vgpu_blocks_open(vgpu_blocks *blocks, size_t size);
 void vgpu_blocks_close(vgpu_blocks *blocks);
 /* First fit. size > 0. false when nothing fits. */
 bool vgpu_blocks_allocate(vgpu_blocks *blocks, size_t size, size_t *offset);
-/* Frees the block that starts at offset, and tells its size; false when no live block starts there. */
+/* Says where in its block, which starts at offset, an allocation of requested bytes lies. */
+void vgpu_blocks_place(vgpu_blocks *blocks, size_t offset, size_t lead, size_t requested);
+/* Frees the block whose allocation starts at offset, and tells its size; false when no live allocation starts there. */
 bool vgpu_blocks_free(vgpu_blocks *blocks, size_t offset, size_t *size);
 /* The free block that holds offset (what hole punching may drop). */
 vgpu_block vgpu_blocks_find(const vgpu_blocks *blocks, size_t offset);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/vgpu/host_guard.h"
 #include "gpu/vgpu/runtime.h"
 
 /* CUDA stages pageable copies up to this size and returns; larger ones are copied before the call returns. */
@@ -76,8 +77,37 @@ static cudaError_t run_copy(void *payload) {
 
 typedef enum wait_rule { WAIT_FOR_PAGEABLE, WAIT_UNLESS_ON_DEVICES } wait_rule;
 
+/* What a copy uses: pageable memory is left out, since no copy uses it after its call. */
+static size_t list_accesses(copy c, side to, side from, vgpu_access list[2]) {
+    size_t count = 0;
+    if (to.place != PAGEABLE) {
+        list[count++] = (vgpu_access){c.to, c.count, VGPU_WRITE};
+    }
+    if (from.place != PAGEABLE) {
+        list[count++] = (vgpu_access){c.from, c.count, VGPU_READ};
+    }
+    return count;
+}
+
+/* Waits for a position, whose clock is given where clocks are kept. */
+static cudaError_t wait_for(vgpu_stream *stream, uint64_t position, const vgpu_clock *clock) {
+    vgpu_stream_wait(stream, position);
+    vgpu_check_joined(clock);
+    return vgpu_device_error(stream->device);
+}
+
+/* cudaMemcpy synchronises with its stream before it stages pageable memory. */
+static void join_earlier_work(vgpu_stream *stream, cudaStream_t handle) {
+    vgpu_clock clock = {0};
+    vgpu_request nothing = {.name = "synchronize", .record = &clock};
+    if (vgpu_mode.sched == VGPU_CHECK && vgpu_stream_queue(stream, handle, &nothing, NULL) == cudaSuccess) {
+        vgpu_check_joined(&clock);
+    }
+    vgpu_clock_free(&clock);
+}
+
 /* Queues a copy whose arguments are good, and waits for it as far as the call must. */
-static cudaError_t queue_copy(cudaStream_t handle, copy c, side to, side from, wait_rule rule) {
+static cudaError_t queue_copy(cudaStream_t handle, copy c, side to, side from, wait_rule rule, vgpu_kind kind) {
     vgpu_stream *stream = vgpu_stream_find(handle);
     if (stream == NULL) {
         return cudaErrorInvalidResourceHandle;
@@ -89,7 +119,15 @@ static cudaError_t queue_copy(cudaStream_t handle, copy c, side to, side from, w
     bool wait = rule == WAIT_UNLESS_ON_DEVICES
                     ? to.place != DEVICE || from.place != DEVICE
                     : to.place == PAGEABLE || from.place == PAGEABLE || (to.place != DEVICE && from.place != DEVICE);
-    vgpu_request request = {.name = "copy", .run = run_copy, .payload = &c, .bytes = sizeof c};
+    vgpu_access access[2];
+    vgpu_clock clock = {0};
+    vgpu_request request = {.name = "copy", .run = run_copy, .payload = &c, .bytes = sizeof c, .kind = kind};
+    request.access = access;
+    request.access_count = list_accesses(c, to, from, access);
+    if (vgpu_mode.sched == VGPU_CHECK) {
+        c.to = vgpu_host_guard_alias(c.to);
+        c.from = vgpu_host_guard_alias(c.from);
+    }
     if (rule == WAIT_FOR_PAGEABLE && to.place == DEVICE && from.place == PAGEABLE && c.count <= STAGED_BYTES) {
         request.owned = malloc(c.count);
         if (request.owned != NULL) {
@@ -98,16 +136,20 @@ static cudaError_t queue_copy(cudaStream_t handle, copy c, side to, side from, w
             wait = false;
         }
     }
+    /* A pageable source may only have been staged when the call returns, however long that took here. */
+    bool staged = to.place == DEVICE && from.place == PAGEABLE;
+    request.record = wait && !staged ? &clock : NULL;
+    if (staged && rule == WAIT_UNLESS_ON_DEVICES) {
+        join_earlier_work(stream, handle);
+    }
     uint64_t position = 0;
     status = vgpu_stream_queue(stream, handle, &request, &position);
     if (status != cudaSuccess) {
         free(request.owned);
-        return status;
+    } else if (wait) {
+        status = wait_for(stream, position, &clock);
     }
-    if (wait) {
-        vgpu_stream_wait(stream, position);
-        status = vgpu_device_error(stream->device);
-    }
+    vgpu_clock_free(&clock);
     return status;
 }
 
@@ -122,7 +164,7 @@ static cudaError_t copy_checked(cudaStream_t stream, copy c, enum cudaMemcpyKind
     } else if ((unsigned)kind > cudaMemcpyDefault) {
         status = cudaErrorInvalidMemcpyDirection;
     }
-    return status == cudaSuccess ? queue_copy(stream, c, to, from, rule) : status;
+    return status == cudaSuccess ? queue_copy(stream, c, to, from, rule, VGPU_COPY) : status;
 }
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
@@ -158,7 +200,8 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
     copy c = {dst, src, count};
     cudaError_t status = check_peers(c, dstDevice, srcDevice);
     if (status == cudaSuccess) {
-        status = queue_copy(stream, c, (side){DEVICE, dstDevice}, (side){DEVICE, srcDevice}, WAIT_FOR_PAGEABLE);
+        status = queue_copy(stream, c, (side){DEVICE, dstDevice}, (side){DEVICE, srcDevice}, WAIT_FOR_PAGEABLE,
+                            VGPU_PEER_COPY);
     }
     return vgpu_leave(status);
 }
@@ -171,7 +214,8 @@ cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDev
     if (status == cudaSuccess) {
         vgpu_device_wait(srcDevice);
         vgpu_device_wait(dstDevice);
-        status = queue_copy(NULL, c, (side){DEVICE, dstDevice}, (side){DEVICE, srcDevice}, WAIT_FOR_PAGEABLE);
+        status = queue_copy(NULL, c, (side){DEVICE, dstDevice}, (side){DEVICE, srcDevice}, WAIT_FOR_PAGEABLE,
+                            VGPU_PEER_COPY);
     }
     if (status == cudaSuccess) {
         vgpu_device_wait(vgpu_current_device());
@@ -207,12 +251,21 @@ static cudaError_t queue_fill(cudaStream_t handle, fill f, bool wait_if_pinned) 
         return status;
     }
     uint64_t position = 0;
-    vgpu_request request = {.name = "fill", .run = run_fill, .payload = &f, .bytes = sizeof f};
-    status = vgpu_stream_queue(stream, handle, &request, &position);
-    if (status == cudaSuccess && wait_if_pinned && to.place == PINNED) {
-        vgpu_stream_wait(stream, position);
-        status = vgpu_device_error(stream->device);
+    vgpu_clock clock = {0};
+    vgpu_access access = {f.to, f.count, VGPU_WRITE};
+    bool wait = wait_if_pinned && to.place == PINNED;
+    if (vgpu_mode.sched == VGPU_CHECK) {
+        f.to = vgpu_host_guard_alias(f.to);
     }
+    vgpu_request request = {.name = "fill", .run = run_fill, .payload = &f, .bytes = sizeof f, .kind = VGPU_FILL};
+    request.access = &access;
+    request.access_count = 1;
+    request.record = wait ? &clock : NULL;
+    status = vgpu_stream_queue(stream, handle, &request, &position);
+    if (status == cudaSuccess && wait) {
+        status = wait_for(stream, position, &clock);
+    }
+    vgpu_clock_free(&clock);
     return status;
 }
 

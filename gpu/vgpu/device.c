@@ -68,6 +68,7 @@ void vgpu_device_wait(int number) {
         }
     }
     vgpu_stream_wait(&device->legacy, atomic_load(&device->legacy.submitted));
+    vgpu_check_device_wait(number);
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {

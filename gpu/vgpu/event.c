@@ -8,7 +8,8 @@ typedef struct vgpu_event {
     pthread_mutex_t lock; /* all below */
     vgpu_stream *stream;  /* of the current record; NULL before the first */
     uint64_t position;
-    uint64_t record; /* counts records over the object's whole life, so that a late timestamp of an earlier one
+    vgpu_clock clock; /* of the current record, where clocks are kept */
+    uint64_t record;  /* counts records over the object's whole life, so that a late timestamp of an earlier one
                                    is told apart */
     unsigned long long time_ns; /* when the stream reached the current record */
 } vgpu_event;
@@ -43,6 +44,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
     made->flags = flags;
     made->stream = NULL;
     made->position = 0;
+    vgpu_clock_free(&made->clock);
     pthread_mutex_unlock(&made->lock);
     *event = (cudaEvent_t)vgpu_pool_publish(&events, &made->slot);
     return cudaSuccess;
@@ -111,15 +113,24 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
     pthread_mutex_unlock(&event->lock);
     /* Queued without the event's lock: a full stream blocks until it has run timestamps, which take that lock. */
     uint64_t position = 0;
-    vgpu_request request = {
-        .name = "event", .run = timed ? take_timestamp : NULL, .payload = &stamp, .bytes = sizeof stamp};
+    vgpu_clock clock = {0};
+    vgpu_request request = {.name = "event",
+                            .run = timed ? take_timestamp : NULL,
+                            .payload = &stamp,
+                            .bytes = sizeof stamp,
+                            .kind = VGPU_EVENT,
+                            .record = &clock};
     status = vgpu_stream_queue(stream, stream_handle, &request, &position);
     pthread_mutex_lock(&event->lock);
     if (status == cudaSuccess && event->record == stamp.record) {
         event->stream = stream;
         event->position = position;
+        vgpu_clock before = event->clock;
+        event->clock = clock;
+        clock = before;
     }
     pthread_mutex_unlock(&event->lock);
+    vgpu_clock_free(&clock);
     return vgpu_leave(status);
 }
 
@@ -137,6 +148,18 @@ static record current_record(vgpu_event *event) {
     return current;
 }
 
+/* The same with a copy of its clock, which the caller frees; empty where no clocks are kept. */
+static record current_record_and_clock(vgpu_event *event, vgpu_clock *clock) {
+    pthread_mutex_lock(&event->lock);
+    record current = {event->stream, event->position, event->time_ns};
+    *clock = (vgpu_clock){0};
+    if (!vgpu_clock_join(clock, &event->clock)) {
+        current.stream = NULL; /* as if never recorded: nothing is then held to be ordered */
+    }
+    pthread_mutex_unlock(&event->lock);
+    return current;
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned int flags) {
     VGPU_ENTER();
     vgpu_event *event = find(handle);
@@ -148,10 +171,12 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
         return vgpu_leave(cudaErrorInvalidValue);
     }
     cudaError_t status = vgpu_device_error(stream->device);
-    record on = current_record(event);
+    vgpu_clock clock;
+    record on = current_record_and_clock(event, &clock);
     if (status == cudaSuccess && on.stream != NULL) {
-        status = vgpu_stream_queue_wait(stream, stream_handle, on.stream, on.position);
+        status = vgpu_stream_queue_wait(stream, stream_handle, on.stream, on.position, &clock);
     }
+    vgpu_clock_free(&clock);
     return vgpu_leave(status);
 }
 
@@ -161,8 +186,15 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     if (event == NULL) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
     }
-    record on = current_record(event);
+    vgpu_clock clock;
+    record on = current_record_and_clock(event, &clock);
     bool ready = on.stream == NULL || vgpu_stream_reached(on.stream, on.position);
+    if (ready) {
+        vgpu_check_joined(&clock);
+    } else if (vgpu_mode.sched == VGPU_FUZZ) {
+        vgpu_fuzz_asked();
+    }
+    vgpu_clock_free(&clock);
     cudaError_t status = vgpu_device_error(event->device);
     return vgpu_leave(status == cudaSuccess && !ready ? cudaErrorNotReady : status);
 }
@@ -173,11 +205,14 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     if (event == NULL) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
     }
-    record on = current_record(event);
+    vgpu_clock clock;
+    record on = current_record_and_clock(event, &clock);
     int device = event->device;
     if (on.stream != NULL) {
         vgpu_stream_wait(on.stream, on.position);
+        vgpu_check_joined(&clock);
     }
+    vgpu_clock_free(&clock);
     return vgpu_leave(vgpu_device_error(device));
 }
 

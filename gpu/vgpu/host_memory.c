@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/vgpu/host_guard.h"
 #include "gpu/vgpu/runtime.h"
 
 typedef struct pinned_range {
@@ -100,6 +101,21 @@ cudaError_t cudaMallocHost(void **ptr, size_t size) {
     return cudaHostAlloc(ptr, size, cudaHostAllocDefault);
 }
 
+static void *allocate(size_t size) {
+    enum { PAGE = 4096 };
+    void *memory = NULL;
+    if (vgpu_mode.sched == VGPU_CHECK) {
+        return vgpu_host_guard_allocate(size);
+    }
+    return posix_memalign(&memory, PAGE, size) == 0 ? memory : NULL;
+}
+
+static void release(void *memory) {
+    if (!vgpu_host_guard_free(memory)) {
+        free(memory);
+    }
+}
+
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
     VGPU_ENTER();
     unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
@@ -110,14 +126,13 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
     if (size == 0) {
         return cudaSuccess;
     }
-    enum { PAGE = 4096 };
-    void *memory = NULL;
-    if (posix_memalign(&memory, PAGE, size) != 0) {
+    void *memory = allocate(size);
+    if (memory == NULL) {
         return vgpu_leave(cudaErrorMemoryAllocation);
     }
     cudaError_t status = add_range(memory, size, true);
     if (status != cudaSuccess) {
-        free(memory);
+        release(memory);
         return vgpu_leave(status);
     }
     *pHost = memory;
@@ -130,11 +145,13 @@ cudaError_t cudaFreeHost(void *ptr) {
         return cudaSuccess;
     }
     wait_for_all_devices();
+    size_t size = 0;
+    cudaError_t status = vgpu_host_pinned(ptr, &size, NULL) ? vgpu_check_memory_ends(ptr, size) : cudaSuccess;
     if (!remove_range(ptr, true)) {
         return vgpu_leave(cudaErrorInvalidValue);
     }
-    free(ptr);
-    return cudaSuccess;
+    release(ptr);
+    return vgpu_leave(status);
 }
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
@@ -152,5 +169,9 @@ cudaError_t cudaHostUnregister(void *ptr) {
         return vgpu_leave(cudaErrorInvalidValue);
     }
     wait_for_all_devices();
+    size_t size = 0;
+    if (vgpu_host_pinned(ptr, &size, NULL)) {
+        (void)vgpu_check_memory_ends(ptr, size); /* all has been waited for */
+    }
     return vgpu_leave(remove_range(ptr, false) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
 }

@@ -6,6 +6,8 @@
 #include <cuda_runtime.h>
 #include <stddef.h>
 
+#include "gpu/vgpu/access.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -7,6 +7,7 @@
 
 #include "gpu/base/error.h"
 #include "gpu/vgpu/arena.h"
+#include "gpu/vgpu/guard.h"
 #include "gpu/vgpu/runtime.h"
 
 typedef struct device_memory {
@@ -43,7 +44,7 @@ static cudaError_t map_arena(device_memory *memory, int device) {
     if (ftruncate(fd, (off_t)size) == 0) {
         base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     }
-    if (base == MAP_FAILED || !vgpu_blocks_open(&memory->blocks, size)) {
+    if (base == MAP_FAILED || !vgpu_guard_map(base, size) || !vgpu_blocks_open(&memory->blocks, size)) {
         if (base != MAP_FAILED) {
             munmap(base, size);
         }
@@ -102,12 +103,43 @@ int vgpu_pointer_device(const void *pointer, size_t *remaining) {
         vgpu_block block = vgpu_blocks_find(&memory->blocks, offset);
         pthread_mutex_unlock(&memory->lock);
         size_t into = offset - block.offset;
-        left = block.requested > into ? block.requested - into : 0;
+        left = into >= block.lead && block.requested > into - block.lead ? block.requested - (into - block.lead) : 0;
     }
     if (remaining != NULL) {
         *remaining = left;
     }
     return left > 0 ? device : -1;
+}
+
+int vgpu_allocation(const void **pointer, size_t *size) {
+    int device = vgpu_address_device(*pointer);
+    if (device >= 0) {
+        device_memory *memory = memory_of(device);
+        uintptr_t base = atomic_load(&memory->base);
+        pthread_mutex_lock(&memory->lock);
+        vgpu_block block = vgpu_blocks_find(&memory->blocks, (uintptr_t)*pointer - base);
+        pthread_mutex_unlock(&memory->lock);
+        *pointer = (const void *)(base + block.offset + block.lead);
+        *size = block.requested;
+    }
+    return device;
+}
+
+/* Takes a block and opens it; called with the lock held. */
+static void *take(device_memory *memory, size_t size) {
+    size_t offset = 0;
+    size_t lead = 0;
+    size_t whole = vgpu_guard_whole(size, &lead);
+    if (!vgpu_blocks_allocate(&memory->blocks, whole, &offset)) {
+        return NULL;
+    }
+    char *block = memory->arena.base + offset;
+    if (!vgpu_guard_begin(block, size)) {
+        vgpu_blocks_free(&memory->blocks, offset, &whole);
+        return NULL;
+    }
+    vgpu_blocks_place(&memory->blocks, offset, lead, size);
+    return block + lead;
 }
 
 cudaError_t cudaMalloc(void **devPtr, size_t size) {
@@ -122,13 +154,9 @@ cudaError_t cudaMalloc(void **devPtr, size_t size) {
     device_memory *memory = NULL;
     cudaError_t status = lock_memory(vgpu_current_device(), &memory);
     if (status == cudaSuccess) {
-        size_t offset = 0;
-        if (vgpu_blocks_allocate(&memory->blocks, size, &offset)) {
-            *devPtr = memory->arena.base + offset;
-        } else {
-            status = cudaErrorMemoryAllocation;
-        }
+        *devPtr = take(memory, size);
         pthread_mutex_unlock(&memory->lock);
+        status = *devPtr == NULL ? cudaErrorMemoryAllocation : vgpu_check_memory_begins(*devPtr, size);
     }
     return vgpu_leave(status);
 }
@@ -148,6 +176,25 @@ static void punch(device_memory *memory, size_t offset, size_t size) {
     }
 }
 
+/* Ends an allocation at offset; false when there is none. *finding gets what the modes found. Called with the lock held. */
+static bool end_allocation(device_memory *memory, int device, size_t offset, cudaError_t *finding) {
+    vgpu_block block = vgpu_blocks_find(&memory->blocks, offset);
+    size_t size = 0;
+    *finding = cudaSuccess;
+    if (!vgpu_blocks_free(&memory->blocks, offset, &size)) {
+        return false;
+    }
+    if (vgpu_mode.guard) {
+        *finding = vgpu_guard_end(memory->arena.base + block.offset, block.requested, device);
+    } else {
+        punch(memory, block.offset, size);
+    }
+    if (*finding != cudaSuccess) {
+        vgpu_device_fail(device, *finding);
+    }
+    return true;
+}
+
 cudaError_t cudaFree(void *devPtr) {
     VGPU_ENTER();
     if (devPtr == NULL) {
@@ -161,11 +208,15 @@ cudaError_t cudaFree(void *devPtr) {
     device_memory *memory = memory_of(device);
     size_t offset = (uintptr_t)devPtr - atomic_load(&memory->base);
     size_t size = 0;
-    pthread_mutex_lock(&memory->lock);
-    bool freed = vgpu_blocks_free(&memory->blocks, offset, &size);
-    if (freed) {
-        punch(memory, offset, size);
+    cudaError_t finding = cudaSuccess;
+    if (vgpu_pointer_device(devPtr, &size) == device) {
+        finding = vgpu_check_memory_ends(devPtr, size);
     }
+    if (finding != cudaSuccess) {
+        vgpu_device_fail(device, finding);
+    }
+    pthread_mutex_lock(&memory->lock);
+    bool freed = end_allocation(memory, device, offset, &finding);
     pthread_mutex_unlock(&memory->lock);
     cudaError_t sticky = vgpu_device_error(device);
     return vgpu_leave(!freed ? cudaErrorInvalidValue : sticky);
@@ -186,14 +237,20 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
     return vgpu_leave(status);
 }
 
+void vgpu_memory_protect(int device, int protection) {
+    uintptr_t base = atomic_load(&memory_of(device)->base);
+    if (base != 0 && mprotect((void *)base, vgpu_get_settings()->memory, protection) != 0) {
+        ls_notice("cannot change the protection of device %d's memory", device);
+    }
+}
+
 void vgpu_memory_reset(int device) {
     device_memory *memory = memory_of(device);
     pthread_mutex_lock(&memory->lock);
     for (size_t i = 0; i < memory->blocks.count;) {
         vgpu_block block = memory->blocks.list[i];
-        size_t size = 0;
-        if (block.requested != 0 && vgpu_blocks_free(&memory->blocks, block.offset, &size)) {
-            punch(memory, block.offset, size);
+        cudaError_t finding = cudaSuccess;
+        if (block.requested != 0 && end_allocation(memory, device, block.offset + block.lead, &finding)) {
             i = 0; /* neighbours have merged */
         } else {
             i++;

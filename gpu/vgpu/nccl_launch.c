@@ -1,6 +1,7 @@
 /* Queues collectives on their streams, numbers them, and refuses an order of launches that would deadlock on GPUs. */
 #include <stdio.h>
 
+#include "gpu/vgpu/modes.h"
 #include "gpu/vgpu/nccl_internal.h"
 
 static _Atomic uint64_t launches, threads;
@@ -42,6 +43,36 @@ static ncclResult_t check_group(const nccl_operation *o, uint64_t launch) {
     return nccl_fail(result, "%s", text);
 }
 
+/* What the operation's part of this rank uses; its peers' memory is their parts' concern. */
+static void declare(const nccl_operation *o) {
+    const nccl_descriptor *what = &o->what;
+    char *base = o->comm->clique->peers[o->comm->rank].base;
+    size_t bytes = what->count * nccl_dtype_size(what->dtype);
+    size_t all = bytes * (size_t)o->comm->ranks;
+    bool root = (int)what->root == o->comm->rank;
+    bool sends = what->kind != NCCL_BROADCAST || root;
+    bool receives = what->kind != NCCL_REDUCE || root;
+    LS_ACCESS(LS_READS(base + what->send, !sends                             ? 0
+                                          : what->kind == NCCL_REDUCESCATTER ? all
+                                                                             : bytes),
+              LS_WRITES(base + what->receive, !receives                      ? 0
+                                              : what->kind == NCCL_ALLGATHER ? all
+                                                                             : bytes));
+}
+
+/* Results flow from the root, to the root, or from all to all. */
+static vgpu_joint joint_of(const nccl_operation *o) {
+    const nccl_clique *clique = o->comm->clique;
+    bool root = (int)o->what.root == o->comm->rank;
+    vgpu_joint joint = {.clique = clique, .sequence = o->sequence, .ranks = clique->ranks};
+    joint.gives = o->what.kind != NCCL_BROADCAST || root;
+    joint.takes = o->what.kind != NCCL_REDUCE || root;
+    for (int rank = 0; rank < clique->ranks; rank++) {
+        joint.parts += clique->peers[rank].local ? 1 : 0;
+    }
+    return joint;
+}
+
 static ncclResult_t submit(nccl_operation *o) {
     int before;
     cudaError_t status = cudaGetDevice(&before);
@@ -56,7 +87,10 @@ static ncclResult_t submit(nccl_operation *o) {
                              "%s of rank %d: the stream is of device %d, the communicator of device %d",
                              nccl_kind_name(o->what.kind), o->comm->rank, device, o->comm->device);
         }
-        status = vgpu_submit(o->stream, nccl_kind_name(o->what.kind), nccl_run, o, sizeof *o);
+        vgpu_joint joint = joint_of(o);
+        declare(o);
+        status =
+            vgpu_submit_kind(o->stream, nccl_kind_name(o->what.kind), nccl_run, o, sizeof *o, VGPU_COLLECTIVE, &joint);
         if (before != o->comm->device) {
             cudaSetDevice(before);
         }

@@ -1,6 +1,8 @@
 /* What gpu/gpu.h says about this platform. */
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "gpu/gpu.h"
 #include "gpu/vgpu/runtime.h"
@@ -34,4 +36,15 @@ ls_rc ls_platform_describe(char *text, size_t size) {
     snprintf(text, size, "%zu virtual device%s on %zu core%s", devices, devices == 1 ? "" : "s", cores,
              cores == 1 ? "" : "s");
     return LS_OK;
+}
+
+bool ls_platform_wants_poison(void) {
+    const char *asked = getenv("LOCKSTEP_POISON");
+    (void)vgpu_get_settings();
+    return vgpu_mode.guard || (asked != NULL && strcmp(asked, "1") == 0);
+}
+
+ls_rc ls_platform_host_access(const void *pointer, size_t bytes, int write) {
+    return vgpu_check_host_access(pointer, bytes, write ? VGPU_WRITE : VGPU_READ) == cudaSuccess ? LS_OK
+                                                                                                 : LS_DEVICE_FAILED;
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "gpu/vgpu/internal.h"
+#include "gpu/vgpu/modes.h"
 
 /* --- handle.c: objects behind opaque handles ------------------------------------------------------------------------ */
 
@@ -64,6 +65,11 @@ typedef struct vgpu_request {
     const void *payload;
     size_t bytes;
     void *owned;
+    vgpu_kind kind;
+    vgpu_joint joint;
+    const vgpu_access *access; /* [access_count], what the operation uses */
+    size_t access_count;
+    vgpu_clock *record; /* NULL, or gets the stream's clock after the operation, where clocks are kept */
 } vgpu_request;
 
 /* One queued operation: first wait until wait_stream has completed wait_position (if there is one), then run. */
@@ -71,6 +77,11 @@ typedef struct vgpu_queued {
     const char *name;
     vgpu_operation run;
     void *owned;
+    vgpu_access *access; /* [access_count], owned; in the modes that look at operations as they run */
+    size_t access_count;
+    vgpu_joint joint;
+    vgpu_kind kind;
+    struct vgpu_place place;
     vgpu_stream *wait_stream;
     uint64_t wait_position;
     _Alignas(16) unsigned char payload[VGPU_PAYLOAD_BYTES];
@@ -87,7 +98,10 @@ struct vgpu_stream {
     uint64_t room_until;     /* the ring has room for entries below this position; completed is read only beyond it */
     uint64_t legacy_awaited; /* position of the legacy stream that this stream has been told to wait for */
     uint64_t awaited_by_legacy;
-    vgpu_stream *next; /* of the same device, under its streams_lock */
+    vgpu_stream *next;        /* of the same device, under its streams_lock */
+    struct vgpu_track *track; /* of sched_check.c */
+    uint64_t needed;          /* of sched_fuzz.c: somebody waits for this position */
+    _Atomic uint64_t granted; /* in fuzz: the thread runs entries below this position */
 
     _Alignas(64) _Atomic uint64_t submitted;
     _Atomic bool closing;
@@ -105,8 +119,15 @@ vgpu_stream *vgpu_stream_find(cudaStream_t handle);
  * position after the operation. On failure the caller still owns request->owned. */
 cudaError_t vgpu_stream_queue(vgpu_stream *stream, cudaStream_t handle, const vgpu_request *request,
                               uint64_t *position);
-/* Queues a wait for another stream's position. */
-cudaError_t vgpu_stream_queue_wait(vgpu_stream *stream, cudaStream_t handle, vgpu_stream *on, uint64_t position);
+/* Queues a wait for another stream's position, whose clock is given where clocks are kept. */
+cudaError_t vgpu_stream_queue_wait(vgpu_stream *stream, cudaStream_t handle, vgpu_stream *on, uint64_t position,
+                                   const vgpu_clock *clock);
+/* Its number in diagnostics; 0 for a default stream. */
+unsigned vgpu_stream_number(const vgpu_stream *stream);
+/* Lets a stream's thread run one more entry (fuzz). */
+void vgpu_stream_grant(vgpu_stream *stream);
+/* The operation that the calling thread runs now, and its stream; NULL outside operations. */
+const vgpu_queued *vgpu_running(vgpu_stream **stream);
 /* Blocks until the stream has completed position. */
 void vgpu_stream_wait(vgpu_stream *stream, uint64_t position);
 static inline bool vgpu_stream_reached(vgpu_stream *stream, uint64_t position) {
@@ -186,8 +207,13 @@ void vgpu_wake(_Atomic unsigned *word, int sleepers);
 
 /* Ends every event of the device. */
 void vgpu_events_reset(int device);
+/* The allocation whose block holds *pointer, guard pages included: its first byte and its size, 0 when the block is free. -1
+ * for memory of no device. */
+int vgpu_allocation(const void **pointer, size_t *size);
 /* The device whose address range holds pointer, live allocation or not; -1 if none. */
 int vgpu_address_device(const void *pointer);
+/* Sets the protection (mprotect) of the device's whole memory, if there is some. */
+void vgpu_memory_protect(int device, int protection);
 /* Frees every allocation of the device. */
 void vgpu_memory_reset(int device);
 /* True when pointer lies in pinned memory; remaining (may be NULL) gets the bytes from it to the end of its range,

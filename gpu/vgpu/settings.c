@@ -1,6 +1,7 @@
 /* Settings from the environment, read once. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "gpu/base/error.h"
@@ -45,11 +46,65 @@ static size_t read_number(const char *name, size_t fallback, size_t low, size_t 
     return (size_t)value;
 }
 
+static void refuse(const char *name, const char *text, const char *expected) {
+    settings.status = cudaErrorInvalidDevice;
+    ls_notice("environment: %s is '%s', expected %s; unset it for none of this", name, text, expected);
+}
+
+static void read_sched(void) {
+    static const char name[] = "LOCKSTEP_VGPU_SCHED";
+    static const char fuzz[] = "fuzz:";
+    const char *text = getenv(name);
+    if (text == NULL || strcmp(text, "async") == 0) {
+        return;
+    }
+    if (strcmp(text, "check") == 0) {
+        vgpu_mode.sched = VGPU_CHECK;
+    } else if (strcmp(text, "isolate") == 0) {
+        vgpu_mode.sched = VGPU_ISOLATE;
+    } else {
+        const char *digits = strncmp(text, fuzz, sizeof fuzz - 1) == 0 ? text + sizeof fuzz - 1 : "";
+        char *end = NULL;
+        errno = 0;
+        vgpu_mode.seed = strtoull(digits, &end, 10);
+        if (digits[0] < '0' || digits[0] > '9' || *end != '\0' || errno != 0) {
+            refuse(name, text, "async, check, isolate or fuzz:SEED with a whole number");
+            return;
+        }
+        vgpu_mode.sched = VGPU_FUZZ;
+    }
+}
+
+static void read_modes(void) {
+    static const char guard[] = "LOCKSTEP_VGPU_GUARD";
+    static const char delay[] = "LOCKSTEP_VGPU_DELAY";
+    read_sched();
+    const char *text = getenv(guard);
+    if (text != NULL && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        refuse(guard, text, "0 or 1");
+    }
+    vgpu_mode.guard = text != NULL && strcmp(text, "1") == 0;
+    if (vgpu_mode.guard && vgpu_mode.sched == VGPU_ISOLATE) {
+        refuse(guard, text, "0 together with LOCKSTEP_VGPU_SCHED=isolate");
+    }
+    text = getenv(delay);
+    if (text != NULL && !vgpu_delay_parse(text)) {
+        refuse(delay, text,
+               "WHAT[@DEVICE]=TIME,... with kernel, copy, fill, collective, all or name:TEXT, and a time like 2ms, "
+               "500us or "
+               "1s, at most 60s");
+    }
+    vgpu_mode.delays = text != NULL;
+    vgpu_mode.inspects = vgpu_mode.guard || vgpu_mode.sched == VGPU_CHECK || vgpu_mode.sched == VGPU_ISOLATE;
+    vgpu_wants_access = vgpu_mode.inspects;
+}
+
 static void read_settings(void) {
     settings.devices = (int)read_number("LOCKSTEP_VGPU_COUNT", DEFAULT_DEVICES, 1, VGPU_MAX_DEVICES);
     size_t memory = read_number("LOCKSTEP_VGPU_MEMORY", DEFAULT_MEMORY, smallest_memory, largest_memory);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     settings.memory = (memory + page - 1) / page * page;
+    read_modes();
 }
 
 const vgpu_settings *vgpu_get_settings(void) {

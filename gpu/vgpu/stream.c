@@ -9,6 +9,7 @@
 #include "gpu/vgpu/runtime.h"
 
 static _Thread_local vgpu_stream *running_stream = NULL;
+static _Thread_local const vgpu_queued *running = NULL;
 
 vgpu_pool vgpu_streams = {
     .object_size = sizeof(vgpu_stream), .tag = 0x5c, .prepare = vgpu_stream_prepare, .lock = PTHREAD_MUTEX_INITIALIZER};
@@ -21,6 +22,11 @@ void vgpu_stream_prepare(void *object) {
 
 bool vgpu_on_stream_thread(void) {
     return running_stream != NULL;
+}
+
+const vgpu_queued *vgpu_running(vgpu_stream **stream) {
+    *stream = running_stream;
+    return running;
 }
 
 vgpu_stream *vgpu_stream_find(cudaStream_t handle) {
@@ -47,6 +53,10 @@ static void lower_wake_at(vgpu_stream *stream, uint64_t position) {
 void vgpu_stream_wait(vgpu_stream *stream, uint64_t position) {
     for (int i = 0; i < VGPU_SPINS; i++) {
         if (vgpu_stream_reached(stream, position)) {
+            return;
+        }
+        if (vgpu_mode.sched == VGPU_FUZZ) {
+            vgpu_fuzz_wait(stream, position);
             return;
         }
         vgpu_relax();
@@ -86,34 +96,49 @@ static void run_operation(vgpu_stream *stream, vgpu_queued *queued) {
         vgpu_stream_wait(queued->wait_stream, queued->wait_position);
     }
     if (queued->run != NULL && vgpu_device_error(stream->device) == cudaSuccess) {
-        cudaError_t status = queued->run(queued->payload);
+        running = queued;
+        if (vgpu_mode.delays) {
+            vgpu_delay(queued->kind, queued->name, stream->device);
+        }
+        cudaError_t status =
+            vgpu_mode.sched == VGPU_ISOLATE ? vgpu_isolate_run(queued, stream->device) : queued->run(queued->payload);
+        running = NULL;
         if (status != cudaSuccess) {
             vgpu_device_fail(stream->device, status);
         }
     }
     free(queued->owned);
+    if (vgpu_mode.inspects) {
+        free(queued->access);
+    }
+}
+
+/* The stream is closed, and nothing is left to run. */
+static bool drained(vgpu_stream *stream, uint64_t position) {
+    return atomic_load(&stream->closing) && atomic_load(&stream->submitted) <= position;
 }
 
 /* Returns true when there is work behind position, false when the stream is closed and drained. */
 static bool await_work(vgpu_stream *stream, uint64_t position) {
+    _Atomic uint64_t *limit = vgpu_mode.sched == VGPU_FUZZ ? &stream->granted : &stream->submitted;
     for (;;) {
         for (int i = 0; i < VGPU_SPINS; i++) {
-            if (atomic_load_explicit(&stream->submitted, memory_order_acquire) > position) {
+            if (atomic_load_explicit(limit, memory_order_acquire) > position) {
                 return true;
             }
             vgpu_relax();
         }
-        if (atomic_load(&stream->closing)) {
-            return atomic_load(&stream->submitted) > position;
+        if (drained(stream, position)) {
+            return false;
         }
         for (int i = 0; i < VGPU_YIELDS; i++) {
             sched_yield();
-            if (atomic_load_explicit(&stream->submitted, memory_order_acquire) > position) {
+            if (atomic_load_explicit(limit, memory_order_acquire) > position) {
                 return true;
             }
         }
         atomic_store(&stream->asleep, 1);
-        if (atomic_load(&stream->submitted) > position || atomic_load(&stream->closing)) {
+        if (atomic_load(limit) > position || drained(stream, position)) {
             atomic_store(&stream->asleep, 0);
             continue;
         }
@@ -125,6 +150,11 @@ static void ring_doorbell(vgpu_stream *stream) {
     if (atomic_load(&stream->asleep) != 0 && atomic_exchange(&stream->asleep, 0) != 0) {
         vgpu_wake(&stream->asleep, 1);
     }
+}
+
+void vgpu_stream_grant(vgpu_stream *stream) {
+    atomic_fetch_add(&stream->granted, 1);
+    ring_doorbell(stream);
 }
 
 /* Takes a drained stream off its device and makes the object free for the next one. */
@@ -151,6 +181,9 @@ static void *serve(void *argument) {
         run_operation(stream, &stream->ring[position % VGPU_RING]);
         position++;
         complete(stream, position);
+        if (vgpu_mode.sched == VGPU_FUZZ) {
+            vgpu_fuzz_completed(stream);
+        }
     }
     dispose(stream);
     return NULL;
@@ -185,6 +218,9 @@ static cudaError_t start(vgpu_stream *stream) {
     pthread_setname_np(thread, name);
     pthread_detach(thread);
     stream->started = true;
+    if (vgpu_mode.sched == VGPU_FUZZ) {
+        vgpu_fuzz_opened(stream);
+    }
     return cudaSuccess;
 }
 
@@ -199,6 +235,21 @@ static void make_room(vgpu_stream *stream, uint64_t position) {
     stream->room_until = atomic_load(&stream->completed) + VGPU_RING;
 }
 
+/* What the modes want to know of an operation that waits to be run. */
+static void keep_details(vgpu_queued *queued, const vgpu_request *request) {
+    queued->place = vgpu_place;
+    queued->joint = request->joint;
+    queued->access = NULL;
+    queued->access_count = 0;
+    if (vgpu_mode.sched == VGPU_ISOLATE && request->access_count > 0) {
+        queued->access = malloc(request->access_count * sizeof *queued->access);
+        if (queued->access != NULL) {
+            memcpy(queued->access, request->access, request->access_count * sizeof *queued->access);
+            queued->access_count = request->access_count;
+        }
+    }
+}
+
 /* Appends one entry; called with the stream's lock held and its thread started. */
 static void push(vgpu_stream *stream, const vgpu_request *request, vgpu_stream *wait_stream, uint64_t wait_position) {
     uint64_t position = atomic_load_explicit(&stream->submitted, memory_order_relaxed);
@@ -211,10 +262,18 @@ static void push(vgpu_stream *stream, const vgpu_request *request, vgpu_stream *
     queued->owned = request->owned;
     queued->wait_stream = wait_stream;
     queued->wait_position = wait_position;
+    queued->kind = request->kind;
+    if (vgpu_mode.inspects || vgpu_mode.sched == VGPU_FUZZ) {
+        keep_details(queued, request);
+    }
     if (request->bytes > 0) {
         memcpy(queued->payload, request->payload, request->bytes);
     }
     atomic_store(&stream->submitted, position + 1);
+    if (vgpu_mode.sched == VGPU_FUZZ) {
+        vgpu_fuzz_submitted(stream, request, position);
+        return;
+    }
     ring_doorbell(stream);
 }
 
@@ -280,6 +339,9 @@ cudaError_t vgpu_stream_queue(vgpu_stream *stream, cudaStream_t handle, const vg
     if (status == cudaSuccess && request->run != NULL && !stream->started) {
         status = start(stream);
     }
+    if (status == cudaSuccess && vgpu_mode.inspects) {
+        status = vgpu_inspect(stream, request);
+    }
     if (status == cudaSuccess && request->run != NULL) {
         push(stream, request, NULL, 0);
     }
@@ -290,7 +352,8 @@ cudaError_t vgpu_stream_queue(vgpu_stream *stream, cudaStream_t handle, const vg
     return status;
 }
 
-cudaError_t vgpu_stream_queue_wait(vgpu_stream *stream, cudaStream_t handle, vgpu_stream *on, uint64_t position) {
+cudaError_t vgpu_stream_queue_wait(vgpu_stream *stream, cudaStream_t handle, vgpu_stream *on, uint64_t position,
+                                   const vgpu_clock *clock) {
     pthread_mutex_lock(&stream->lock);
     cudaError_t status = names(handle, stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
     if (status == cudaSuccess) {
@@ -299,11 +362,22 @@ cudaError_t vgpu_stream_queue_wait(vgpu_stream *stream, cudaStream_t handle, vgp
     if (status == cudaSuccess) {
         status = push_wait(stream, on, position);
     }
+    if (status == cudaSuccess) {
+        vgpu_check_wait(stream, clock);
+    }
     pthread_mutex_unlock(&stream->lock);
     return status;
 }
 
 cudaError_t vgpu_submit(cudaStream_t handle, const char *name, vgpu_operation run, const void *payload, size_t bytes) {
+    static const vgpu_joint alone = {0};
+    return vgpu_submit_kind(handle, name, run, payload, bytes, VGPU_KERNEL, &alone);
+}
+
+cudaError_t vgpu_submit_kind(cudaStream_t handle, const char *name, vgpu_operation run, const void *payload,
+                             size_t bytes, vgpu_kind kind, const vgpu_joint *joint) {
+    const vgpu_access *access = NULL;
+    size_t access_count = vgpu_wants_access ? vgpu_take_declaration(&access) : 0;
     VGPU_ENTER();
     if (bytes > VGPU_PAYLOAD_BYTES || run == NULL) {
         return vgpu_leave(cudaErrorInvalidValue);
@@ -317,7 +391,10 @@ cudaError_t vgpu_submit(cudaStream_t handle, const char *name, vgpu_operation ru
         status = cudaErrorInvalidResourceHandle;
     }
     if (status == cudaSuccess) {
-        vgpu_request request = {.name = name, .run = run, .payload = payload, .bytes = bytes};
+        vgpu_request request = {.name = name, .run = run, .payload = payload, .bytes = bytes, .kind = kind};
+        request.joint = *joint;
+        request.access = access;
+        request.access_count = access_count;
         status = vgpu_stream_queue(stream, handle, &request, NULL);
     }
     return vgpu_leave(status);

@@ -46,6 +46,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int fla
     stream->next = device->streams;
     device->streams = stream;
     pthread_mutex_unlock(&device->streams_lock);
+    vgpu_check_stream_created(stream);
     *pStream = (cudaStream_t)vgpu_pool_publish(&vgpu_streams, &stream->slot);
     return cudaSuccess;
 }
@@ -86,12 +87,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 }
 
 /* The position that stands for all work queued so far: the default stream's includes its device's blocking streams. */
-static cudaError_t current_position(cudaStream_t handle, vgpu_stream **stream, uint64_t *position) {
+static cudaError_t current_position(cudaStream_t handle, vgpu_stream **stream, uint64_t *position, vgpu_clock *clock) {
+    *clock = (vgpu_clock){0};
     *stream = vgpu_stream_find(handle);
     if (*stream == NULL) {
         return cudaErrorInvalidResourceHandle;
     }
-    static const vgpu_request nothing = {.name = "synchronize"};
+    vgpu_request nothing = {.name = "synchronize", .record = clock};
     return vgpu_stream_queue(*stream, handle, &nothing, position);
 }
 
@@ -99,11 +101,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     VGPU_ENTER();
     vgpu_stream *stream = NULL;
     uint64_t position = 0;
-    cudaError_t status = current_position(handle, &stream, &position);
+    vgpu_clock clock;
+    cudaError_t status = current_position(handle, &stream, &position, &clock);
     if (status == cudaSuccess) {
         vgpu_stream_wait(stream, position);
+        vgpu_check_joined(&clock);
         status = vgpu_device_error(stream->device);
     }
+    vgpu_clock_free(&clock);
     return vgpu_leave(status);
 }
 
@@ -111,12 +116,19 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     VGPU_ENTER();
     vgpu_stream *stream = NULL;
     uint64_t position = 0;
-    cudaError_t status = current_position(handle, &stream, &position);
+    vgpu_clock clock;
+    cudaError_t status = current_position(handle, &stream, &position, &clock);
     if (status == cudaSuccess) {
         bool ready = vgpu_stream_reached(stream, position);
+        if (ready) {
+            vgpu_check_joined(&clock);
+        } else if (vgpu_mode.sched == VGPU_FUZZ) {
+            vgpu_fuzz_asked();
+        }
         status = vgpu_device_error(stream->device);
         status = status == cudaSuccess && !ready ? cudaErrorNotReady : status;
     }
+    vgpu_clock_free(&clock);
     return vgpu_leave(status);
 }
 
@@ -143,7 +155,11 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fn, void *userD
     cudaError_t status = vgpu_device_error(stream->device);
     if (status == cudaSuccess) {
         host_call call = {fn, userData};
-        vgpu_request request = {.name = "host function", .run = run_host_call, .payload = &call, .bytes = sizeof call};
+        vgpu_request request = {.name = "host function",
+                                .run = run_host_call,
+                                .payload = &call,
+                                .bytes = sizeof call,
+                                .kind = VGPU_HOST_FUNCTION};
         status = vgpu_stream_queue(stream, handle, &request, NULL);
     }
     return vgpu_leave(status);

@@ -21,17 +21,17 @@ static void conv_close(void *state) {
 
 static ls_rc conv_forward(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
     (void)layer;
-    return ls_conv_forward(state, pass->batch, pass->x, pass->weight, pass->bias, pass->y);
+    return LS_AT(ls_conv_forward(state, pass->batch, pass->x, pass->weight, pass->bias, pass->y));
 }
 
 static ls_rc conv_backward_input(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
     (void)layer;
-    return ls_conv_backward_input(state, pass->batch, pass->dy, pass->weight, pass->dx);
+    return LS_AT(ls_conv_backward_input(state, pass->batch, pass->dy, pass->weight, pass->dx));
 }
 
 static ls_rc conv_backward_params(void *state, const ls_layer *layer, const ls_layer_pass *pass) {
     (void)layer;
-    return ls_conv_backward_params(state, pass->batch, pass->x, pass->dy, pass->dweight, pass->dbias);
+    return LS_AT(ls_conv_backward_params(state, pass->batch, pass->x, pass->dy, pass->dweight, pass->dbias));
 }
 
 const ls_layer_ops ls_layer_conv = {.needs_input = true,

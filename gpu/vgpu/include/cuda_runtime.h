@@ -16,6 +16,14 @@ extern "C" {
 #define CUDART_VERSION 13000
 #define CUDART_CB
 
+/* Where the calling thread stands in the program, for diagnostics: gpu/gpu.h notes it at every checked call. */
+struct vgpu_place {
+    const char *file; /* NULL: unknown */
+    int line;
+};
+extern __thread struct vgpu_place vgpu_place;
+#define LS_NOTE_PLACE(file_, line_) ((void)(vgpu_place.file = (file_), vgpu_place.line = (line_)))
+
 enum cudaError {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,

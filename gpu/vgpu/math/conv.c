@@ -50,10 +50,28 @@ static cudaError_t run_backward_params(void *payload) {
     return cudaSuccess;
 }
 
+/* The place noted for diagnostics stays the caller's. */
 static ls_rc submit(const char *name, vgpu_operation run, const conv_call *call) {
     LS_TRY(ls_batch_check(name, call->batch, call->conv->plans.max_batch));
-    LS_CUDA(vgpu_submit(call->conv->math->stream, name, run, call, sizeof *call));
-    return LS_OK;
+    cudaError_t status = vgpu_submit(call->conv->math->stream, name, run, call, sizeof *call);
+    return (ls_cuda_check)(status, name, __FILE__, __LINE__);
+}
+
+/* Bytes of what a call uses. */
+typedef struct sizes {
+    size_t x, y, weight, bias;
+} sizes;
+
+static sizes sizes_of(const conv_call *call) {
+    const direct_gather *plan = &call->conv->plans.forward;
+    size_t element = ls_dtype_size(call->conv->plans.dtype);
+    size_t samples = call_blocks(call) * DIRECT_LANES;
+    return (sizes){
+        .x = samples * plan->in_channels * plan->in_height * plan->in_width * element,
+        .y = samples * plan->out_channels * plan->out_height * plan->out_width * element,
+        .weight = plan->out_channels * plan->in_channels * plan->tap_rows * plan->tap_columns * element,
+        .bias = plan->out_channels * element,
+    };
 }
 
 ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, ls_conv **out) {
@@ -75,16 +93,22 @@ ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, si
 
 ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *weight, const void *bias, void *y) {
     conv_call call = {.conv = conv, .batch = batch, .in = {x, weight, bias}, .out = {y, NULL}};
+    LS_ACCESS(LS_READS(x, sizes_of(&call).x), LS_READS(weight, sizes_of(&call).weight),
+              LS_READS(bias, sizes_of(&call).bias), LS_WRITES(y, sizes_of(&call).y));
     return submit("conv forward", run_forward, &call);
 }
 
 ls_rc ls_conv_backward_input(ls_conv *conv, size_t batch, const void *dy, const void *weight, void *dx) {
     conv_call call = {.conv = conv, .batch = batch, .in = {dy, weight, NULL}, .out = {dx, NULL}};
+    LS_ACCESS(LS_READS(dy, sizes_of(&call).y), LS_READS(weight, sizes_of(&call).weight),
+              LS_WRITES(dx, sizes_of(&call).x));
     return submit("conv backward input", run_backward_input, &call);
 }
 
 ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const void *dy, void *dweight, void *dbias) {
     conv_call call = {.conv = conv, .batch = batch, .in = {x, dy, NULL}, .out = {dweight, dbias}};
+    LS_ACCESS(LS_READS(x, sizes_of(&call).x), LS_READS(dy, sizes_of(&call).y),
+              LS_WRITES(dweight, sizes_of(&call).weight), LS_WRITES(dbias, sizes_of(&call).bias));
     return submit("conv backward params", run_backward_params, &call);
 }
 
