@@ -21,6 +21,7 @@ typedef struct session {
     ls_verify_result *results; /* [plan.count] */
     ls_baseline *baselines;    /* [plan.count]: of the points that are baselines and passed */
     ls_dataset data;
+    ls_dataset exact; /* of the network `exact`; opened for its first point */
     ls_unpacked unpacked;
     ls_oracle_cache *oracle;
     struct timespec start;
@@ -48,11 +49,26 @@ static void set_failed(ls_verify_result *result, const char *reason) {
     snprintf(result->reason, sizeof result->reason, "%s", reason);
 }
 
+/* The data set of a point: what was asked for, or the network `exact`'s own. */
+static ls_rc dataset_of(session *s, const ls_run *run, const ls_dataset **out) {
+    *out = &s->data;
+    if (strcmp(run->data, s->options->run.data) == 0) {
+        return LS_OK;
+    }
+    if (s->exact.count == 0) {
+        LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &s->exact));
+    }
+    *out = &s->exact;
+    return LS_OK;
+}
+
 /* Judges the record of a run that came to its end. */
 static ls_rc judge(session *s, size_t index, const char *run_dir, ls_verify_result *result) {
     const ls_verify_point *point = &s->plan.points[index];
     ls_case record;
-    LS_TRY(ls_case_open(&point->run, ls_impl_find(point->run.impl), &s->data, point->run.steps, &record));
+    const ls_dataset *data = NULL;
+    LS_TRY(dataset_of(s, &point->run, &data));
+    LS_TRY(ls_case_open(&point->run, ls_impl_find(point->run.impl), data, point->run.steps, &record));
     char why[512] = "";
     ls_rc rc = ls_case_read(&record, run_dir, why, sizeof why);
     if (rc == LS_CHECK_FAILED) {
@@ -86,7 +102,9 @@ static ls_rc run_point(session *s, size_t index) {
         return LS_OK;
     }
     ls_run run = point->run;
-    memcpy(run.data, s->unpacked.data, sizeof run.data);
+    if (strcmp(run.data, s->options->run.data) == 0) {
+        memcpy(run.data, s->unpacked.data, sizeof run.data);
+    }
     ls_outcome outcome;
     ls_rc rc = ls_launch(s->program, &run, &outcome);
     if (rc == LS_OK) {
@@ -179,6 +197,7 @@ static void session_close(session *s) {
     ls_oracle_cache_close(s->oracle);
     ls_unpacked_remove(&s->unpacked);
     ls_dataset_close(&s->data);
+    ls_dataset_close(&s->exact);
     ls_verify_plan_free(&s->plan);
 }
 

@@ -8,6 +8,7 @@
 #include "impls/launch.h"
 #include "impls/rank.h"
 #include "impls/run_spec.h"
+#include "verify/exact.h"
 
 static const ls_impl *baseline_impl(void) {
     return ls_impl_find("single");
@@ -105,7 +106,8 @@ static size_t kinds_of(const ls_options *options, const ls_impl *impl, ls_rank_k
 static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const ls_run *run, size_t first,
                          ls_verify_plan *plan) {
     ls_verify_point point = {.run = *run, .asked = true};
-    bool runs = has_kind(impl, run->ranks, point.skip, sizeof point.skip);
+    bool runs = has_kind(impl, run->ranks, point.skip, sizeof point.skip) &&
+                (!ls_exact_is(run) || ls_exact_possible(run, impl, point.skip, sizeof point.skip));
     if (runs && options->impl_all && impl->available != NULL) {
         runs = impl->available(point.skip, sizeof point.skip);
         if (!runs && point.skip[0] == '\0') {
@@ -124,6 +126,11 @@ static ls_rc add_variants(const ls_options *options, const ls_impl *impl, const 
     ls_rank_kind kinds[2];
     size_t kind_count = kinds_of(options, impl, kinds);
     bool buckets = (impl->capabilities & LS_CAP_BUCKETS) != 0;
+    char why[sizeof(((ls_verify_point *)NULL)->skip)];
+    if (ls_exact_is(run) && !ls_exact_possible(run, impl, why, sizeof why)) {
+        kind_count = 1; /* one point tells why */
+        buckets = false;
+    }
     for (size_t kind = 0; kind < kind_count; kind++) {
         for (size_t cap = 0; cap < (buckets ? options->bucket_count : 1); cap++) {
             ls_run variant = *run;
@@ -138,11 +145,15 @@ static ls_rc add_variants(const ls_options *options, const ls_impl *impl, const 
 
 /* `single` on every global batch, then everyone on every device count. */
 static ls_rc add_model(const ls_options *options, const ls_run *run, ls_verify_plan *plan) {
+    bool exact = ls_exact_is(run);
     size_t first = plan->count;
     for (size_t d = 0; d < options->device_count; d++) {
         ls_run sized = *run;
         size_t unused = 0;
         sized.devices = options->devices[d];
+        if (exact) {
+            ls_exact_fit(&sized);
+        }
         snprintf(sized.impl, sizeof sized.impl, "%s", baseline_impl()->name);
         LS_TRY(find_baseline(options, &sized, first, plan, &unused));
     }
@@ -151,6 +162,9 @@ static ls_rc add_model(const ls_options *options, const ls_run *run, ls_verify_p
         for (size_t d = 0; impl != baseline_impl() && d < options->device_count; d++) {
             ls_run sized = *run;
             sized.devices = options->devices[d];
+            if (exact) {
+                ls_exact_fit(&sized);
+            }
             snprintf(sized.impl, sizeof sized.impl, "%s", impl->name);
             LS_TRY(add_variants(options, impl, &sized, first, plan));
         }
@@ -158,19 +172,35 @@ static ls_rc add_model(const ls_options *options, const ls_run *run, ls_verify_p
     return LS_OK;
 }
 
-ls_rc ls_verify_plan_make(const ls_options *options, ls_verify_plan *out) {
-    *out = (ls_verify_plan){0};
+/* The network `exact` with its data, at the end: in float32 where that was asked for. What is exact there is exact in
+ * float64, too. */
+static ls_rc add_exact(const ls_options *options, ls_verify_plan *plan) {
+    size_t narrow = 0;
+    for (size_t t = 0; t < options->dtype_count; t++) {
+        narrow = options->dtypes[t] == LS_FLOAT32 ? t : narrow;
+    }
+    ls_run run = plain_run(options, 0, narrow);
+    snprintf(run.model, sizeof run.model, "exact");
+    return add_model(options, &run, plan);
+}
+
+static ls_rc add_models(const ls_options *options, ls_verify_plan *plan) {
     for (size_t m = 0; m < options->model_count; m++) {
         for (size_t t = 0; t < options->dtype_count; t++) {
             ls_run run = plain_run(options, m, t);
-            ls_rc rc = add_model(options, &run, out);
-            if (rc != LS_OK) {
-                ls_verify_plan_free(out);
-                return rc;
-            }
+            LS_TRY(add_model(options, &run, plan));
         }
     }
-    return LS_OK;
+    return options->model_all ? add_exact(options, plan) : LS_OK;
+}
+
+ls_rc ls_verify_plan_make(const ls_options *options, ls_verify_plan *out) {
+    *out = (ls_verify_plan){0};
+    ls_rc rc = add_models(options, out);
+    if (rc != LS_OK) {
+        ls_verify_plan_free(out);
+    }
+    return rc;
 }
 
 void ls_verify_plan_free(ls_verify_plan *plan) {

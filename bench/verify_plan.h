@@ -17,7 +17,8 @@ typedef struct ls_verify_plan {
     ls_verify_point *points; /* owned: ls_verify_plan_free */
 } ls_verify_plan;
 
-/* Every combination of the options' lists. Bucket caps and rank kinds vary only where the implementation knows them. A rank
+/* Every combination of the options' lists; with --model all then the network `exact`, which brings its own data, loss and
+ * learning rate (verify/exact.h). Bucket caps and rank kinds vary only where the implementation knows them. A rank
  * kind that it does not have, and with --impl all an implementation that cannot run here, make skipped points; what else
  * cannot be is refused as `lockstep train` would (ls_run_check). */
 ls_rc ls_verify_plan_make(const ls_options *options, ls_verify_plan *out);

@@ -59,21 +59,26 @@ void ls_verify_print_head(const ls_options *options, size_t cases) {
     } else {
         printf("%zu samples a device and step", options->run.batch);
     }
-    printf(
-        " (small: the oracle computes every sample in plain C).\n"
-        "`single` comes first on each global batch: its own error against the oracle scales the float32 bounds.\n"
-        "Cells: observed/bound. samples, initial, bits: exact. reduction: largest error in units of u*mean|g|. oracle: "
-        "largest\nrelative error of a tensor's gradient. trajectory: that of its parameters after a step (adaptive "
-        "optimizers: the largest\nabsolute error of one, float64 alone). masks: dropout's share kept, in standard "
-        "deviations.\nbuffers: batchnorm's statistics, in units of the bound.\n\n");
-    printf("%-6s %-9s %3s %5s %-9s %-7s %-6s  %-9s %-9s %-9s %-9s %-10s %-15s %-15s %-15s %s\n", "impl", "ranks", "dev",
-           "batch", "model", "dtype", "bucket", "samples", "initial", "masks", "bits", "reduction", "oracle",
-           "trajectory", "buffers", "status");
+    printf(" (small: the oracle computes every sample in plain C).\n"
+           "`single` comes first on each global batch: its own error against the oracle scales the float32 bounds.\n"
+           "Cells: observed/bound, by layer. 0 samples, inputs, initial, 1 bits, protocol, 5 exact: no tolerance. 2 "
+           "reduction: "
+           "largest\nerror in units of u*mean|g|. 3 (float64) and 4 (float32) oracle: largest relative error of a "
+           "tensor's "
+           "gradient.\n6 update: of parameters and optimizer state, given the device's own gradient, in units of the "
+           "bound; "
+           "trajectory: that of its parameters after a step (adaptive optimizers: the largest absolute error "
+           "of one, float64 alone);\nbuffers: batchnorm's statistics, in units of the bound. 0 masks: dropout's share "
+           "kept, "
+           "in standard deviations.\n\n");
+    printf("%-6s %-9s %3s %5s %-9s %-7s %-6s  %-7s %-7s %-7s %-7s %-7s %-8s %-9s %-15s %-7s %-7s %-15s %-9s %s\n",
+           "impl", "ranks", "dev", "batch", "model", "dtype", "bucket", "samples", "inputs", "initial", "masks", "bits",
+           "protocol", "reduction", "oracle", "exact", "update", "trajectory", "buffers", "status");
 }
 
 /* Findings by the heading of their check; float64 and float32 share a column. */
 static void print_cells(const ls_verdict *verdict) {
-    static const int widths[] = {9, 9, 9, 9, 10, 15, 15, 15};
+    static const int widths[] = {7, 7, 7, 7, 7, 8, 9, 15, 7, 7, 15, 9};
     for (size_t i = 0, column = 0; i < verdict->count; i++) {
         char text[48];
         measured(&verdict->findings[i], text, sizeof text);
@@ -128,6 +133,9 @@ void ls_verify_print_failure(const ls_verify_point *point, const ls_verify_resul
             if (finding->cause[0] != '\0') {
                 printf("    likely cause: %s\n", finding->cause);
             }
+            if (finding->tensors[0] != '\0') {
+                printf("    tensors: %s\n", finding->tensors);
+            }
         }
     }
     printf("  reproduce: %s\n", command);
@@ -148,10 +156,11 @@ static json_t *verification_json(const ls_verdict *verdict) {
     for (size_t i = 0; i < verdict->count; i++) {
         const ls_finding *finding = &verdict->findings[i];
         const char *detail = finding->status == LS_FAILED ? finding->detail : finding->reason;
-        json_array_append_new(layers, json_pack("{s:i, s:s, s:s, s:o, s:o, s:o}", "layer", ls_checks[i].layer, "name",
-                                                ls_checks[i].name, "status", ls_status_name(finding->status),
-                                                "observed", number(finding->observed), "bound", number(finding->bound),
-                                                "detail", text_or_null(detail)));
+        json_array_append_new(layers,
+                              json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "layer", ls_checks[i].layer, "name",
+                                        ls_checks[i].name, "status", ls_status_name(finding->status), "observed",
+                                        number(finding->observed), "bound", number(finding->bound), "detail",
+                                        text_or_null(detail), "tensors", text_or_null(finding->tensors)));
         if (cause[0] == '\0' && finding->status == LS_FAILED) {
             cause = finding->cause;
         }

@@ -8,6 +8,7 @@
 
 #include "gpu/base/dtype.h"
 #include "gpu/base/error.h"
+#include "impls/protocol.h"
 #include "reference/model.h"
 
 /* The local side of one step of one device (a rank's device, or one of dp's). */
@@ -18,6 +19,10 @@ typedef struct ls_capture_local {
     void *grads;        /* [param_count] of dtype: local gradient before any communication */
     uint8_t *decisions; /* [count][decisions_per_sample] */
     double loss_sum;    /* sum of this device's losses; NaN where the device does not compute the loss (dp) */
+    void *inputs;       /* [count][features] of dtype: as the first layer read them */
+    int32_t *labels;    /* [count], as the device had them */
+    float *targets;     /* [count][target_count], likewise */
+    uint64_t target_count;
 } ls_capture_local;
 
 /* The reduced side of one step of one rank. */
@@ -29,6 +34,12 @@ typedef struct ls_capture_reduced {
     void *buffers;    /* [buffer_count] of dtype: of the rank's first device, after the step */
     int64_t *tracked; /* [tracked_count] */
     double loss;      /* mean over the rank's batch */
+    void *state;      /* [state_count][param_count] of dtype: the optimizer's buffers after the step */
+    uint64_t state_count;
+    ls_bucket *plan; /* [plan_count]; 0: no buckets */
+    uint64_t plan_count;
+    ls_collective *collectives; /* [collective_count], begun since the record before, in order */
+    uint64_t collective_count;
 } ls_capture_reduced;
 
 /* Appends a record. */

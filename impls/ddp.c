@@ -29,6 +29,7 @@ typedef struct ddp {
     ls_ddp_watch watch; /* owns the communicator */
     ls_ddp_overlap overlap;
     ls_counters counters;
+    ls_protocol protocol;
     bool failed;
     ls_bucket_plan plan;
     cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
@@ -151,6 +152,7 @@ static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
     LS_TRY(rc);
     d->counters.broadcasts++;
     d->counters.broadcast_bytes += d->model->param_count * ls_dtype_size(d->dtype);
+    LS_TRY(ls_protocol_broadcast(&d->protocol, d->dtype, d->model->param_count, 0));
     LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->compute));
     return ls_ddp_watch_wait(&d->watch, d->compute);
 }
@@ -160,6 +162,7 @@ static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     d->compute = ls_replica_stream(d->replica);
     ls_replica_set_masks(d->replica, run->seed, d->rank.rank);
     ls_bucket_plan_make(d->model, d->dtype, run->bucket_bytes, &d->plan);
+    d->protocol = (ls_protocol){.record = run->capture, .plan = &d->plan};
     d->counters.buckets = d->plan.count;
     LS_CUDA(cudaStreamCreateWithFlags(&d->communication, cudaStreamNonBlocking));
     for (size_t i = 0; i < d->plan.count; i++) {
@@ -183,6 +186,7 @@ static void ddp_close(void *self) {
         ls_thread_group_cancel(d->rank.shared);
     }
     (void)cudaFree(d->sums);
+    ls_protocol_close(&d->protocol);
     ls_ddp_overlap_close(&d->overlap);
     if (d->reduced != NULL) {
         (void)cudaEventDestroy(d->reduced);
@@ -268,6 +272,7 @@ static ls_rc reduce_bucket(ddp *d, size_t index) {
     LS_TRY(allreduce(d, bucket, grads));
     d->counters.allreduces++;
     d->counters.allreduce_bytes += bucket->count * ls_dtype_size(d->dtype);
+    LS_TRY(ls_protocol_allreduce(&d->protocol, d->dtype, bucket->count));
     return ls_mutant_sum(&place, bucket->offset, bucket->count, flat);
 }
 
@@ -338,6 +343,10 @@ static ls_rc broadcast_buffers(void *self) {
     d->counters.broadcasts += 2;
     d->counters.broadcast_bytes +=
         d->model->buffer_count * ls_dtype_size(d->dtype) + d->model->tracked_count * sizeof *tracked;
+    ls_collective counts = {
+        .kind = LS_COLLECTIVE_BROADCAST, .element = sizeof *tracked, .count = d->model->tracked_count};
+    LS_TRY(ls_protocol_broadcast(&d->protocol, d->dtype, d->model->buffer_count, 0));
+    LS_TRY(ls_protocol_note(&d->protocol, counts));
     return ls_ddp_watch_enqueued(&d->watch, d->compute);
 }
 
@@ -398,6 +407,7 @@ static ls_rc sum_on_device(ddp *d, double *values, size_t count) {
                       "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     LS_TRY(rc);
+    LS_TRY(ls_protocol_allreduce(&d->protocol, LS_FLOAT64, count));
     LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->communication));
     LS_TRY(ls_ddp_watch_wait(&d->watch, d->communication));
     LS_CUDA(cudaMemcpyAsync(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost, d->communication));
@@ -423,6 +433,10 @@ static void ddp_counters(void *self, ls_counters *out) {
     ls_ddp_overlap_read(&d->overlap, out);
 }
 
+static ls_protocol *ddp_protocol(void *self) {
+    return &((ddp *)self)->protocol;
+}
+
 const ls_impl ls_impl_ddp = {
     .name = "ddp",
     .summary = "DistributedDataParallel: one rank a device, NCCL allreduce of buckets under backward",
@@ -438,5 +452,6 @@ const ls_impl ls_impl_ddp = {
     .sum = ddp_sum,
     .replica = ddp_replica,
     .counters = ddp_counters,
+    .protocol = ddp_protocol,
     .close = ddp_close,
 };

@@ -4,6 +4,7 @@
 #define LS_IMPLS_IMPL_H
 
 #include "gpu/gpu.h"
+#include "impls/protocol.h"
 #include "impls/run.h"
 #include "reference/replica.h"
 
@@ -73,6 +74,8 @@ typedef struct ls_impl {
     /* The replicas of this rank, for evaluation (the first) and capture; *count of them. */
     ls_replica *(*replica)(void *self, size_t index, size_t *count);
     void (*counters)(void *self, ls_counters *out);
+    /* The bucket plan of this rank and the collectives that it has begun, recorded with run->capture. NULL: it has none. */
+    ls_protocol *(*protocol)(void *self);
     void (*close)(void *self);
 } ls_impl;
 

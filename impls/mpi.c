@@ -26,6 +26,7 @@ typedef struct mpi {
     ls_replica *replica;
     cudaStream_t stream; /* the replica's */
     ls_counters counters;
+    ls_protocol protocol;
     bool failed;
     ls_bucket_plan plan;
     size_t next;                             /* the first bucket not yet copied to the host in this step */
@@ -80,6 +81,7 @@ static ls_rc broadcast_parameters(mpi *m, uint64_t seed) {
     }
     m->counters.broadcasts++;
     m->counters.broadcast_bytes += m->model->param_count * element;
+    LS_TRY(ls_protocol_broadcast(&m->protocol, m->dtype, m->model->param_count, 0));
     LS_CUDA(cudaMemcpyAsync(ls_replica_params(m->replica), m->host, m->model->param_count * element,
                             cudaMemcpyHostToDevice, m->stream));
     LS_CUDA(cudaStreamSynchronize(m->stream));
@@ -91,6 +93,7 @@ static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
     m->stream = ls_replica_stream(m->replica);
     ls_replica_set_masks(m->replica, run->seed, m->world.rank);
     ls_bucket_plan_make(m->model, m->dtype, run->bucket_bytes, &m->plan);
+    m->protocol = (ls_protocol){.record = run->capture, .plan = &m->plan};
     m->counters.buckets = m->plan.count;
     for (size_t i = 0; i < m->plan.count; i++) {
         LS_CUDA(cudaEventCreateWithFlags(&m->copied[i], cudaEventDisableTiming | cudaEventBlockingSync));
@@ -137,6 +140,7 @@ static void mpi_close(void *self) {
         (void)cudaStreamSynchronize(m->stream);
     }
     (void)cudaFreeHost(m->host);
+    ls_protocol_close(&m->protocol);
     free(m->buffers);
     free(m->tracked);
     for (size_t i = 0; i < m->plan.count; i++) {
@@ -224,7 +228,7 @@ static ls_rc allreduce(mpi *m, const ls_bucket *bucket, void *values) {
     LS_TRY(ls_mpi_sum(values, count, mpi_type(m->dtype), INT_MAX));
     m->counters.allreduces++;
     m->counters.allreduce_bytes += bucket->count * ls_dtype_size(m->dtype);
-    return LS_OK;
+    return ls_protocol_allreduce(&m->protocol, m->dtype, count);
 }
 
 static ls_rc reduce_bucket(mpi *m, size_t index) {
@@ -269,6 +273,10 @@ static ls_rc broadcast_buffers(void *self) {
     m->counters.broadcasts += 2;
     m->counters.broadcast_bytes +=
         m->model->buffer_count * ls_dtype_size(m->dtype) + m->model->tracked_count * sizeof *m->tracked;
+    ls_collective counts = {
+        .kind = LS_COLLECTIVE_BROADCAST, .element = sizeof *m->tracked, .count = m->model->tracked_count};
+    LS_TRY(ls_protocol_broadcast(&m->protocol, m->dtype, m->model->buffer_count, 0));
+    LS_TRY(ls_protocol_note(&m->protocol, counts));
     return ls_replica_write_buffers(m->replica, m->buffers, m->tracked);
 }
 
@@ -318,7 +326,8 @@ static ls_rc mpi_parameters(void *self, void *flat) {
 }
 
 static ls_rc mpi_sum(void *self, double *values, size_t count) {
-    return keep_failure(self, ls_mpi_sum(values, count, MPI_DOUBLE, INT_MAX));
+    LS_TRY(keep_failure(self, ls_mpi_sum(values, count, MPI_DOUBLE, INT_MAX)));
+    return ls_protocol_allreduce(&((mpi *)self)->protocol, LS_FLOAT64, count);
 }
 
 static ls_replica *mpi_replica(void *self, size_t index, size_t *count) {
@@ -330,6 +339,10 @@ static ls_replica *mpi_replica(void *self, size_t index, size_t *count) {
 
 static void mpi_counters(void *self, ls_counters *out) {
     *out = ((mpi *)self)->counters;
+}
+
+static ls_protocol *mpi_protocol(void *self) {
+    return &((mpi *)self)->protocol;
 }
 
 const ls_impl ls_impl_mpi = {
@@ -348,5 +361,6 @@ const ls_impl ls_impl_mpi = {
     .sum = mpi_sum,
     .replica = mpi_replica,
     .counters = mpi_counters,
+    .protocol = mpi_protocol,
     .close = mpi_close,
 };

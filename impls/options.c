@@ -24,7 +24,7 @@ const ls_option ls_option_table[] = {
     {"--model", "NAME|SPEC|FILE,...|all", EVALUATED, "networks: seed-cnn, seed-conv, a spec or its file",
      ls_option_parse_models, ls_option_format_text, RUN(model), 0, 0},
     {"--data", "SOURCE", EVALUATED,
-     "fashion-mnist[:DIR], mnist:DIR, cifar10:DIR, idx:DIR, raw:FILE or synthetic[:N]; see lockstep data",
+     "fashion-mnist[:DIR], mnist:DIR, cifar10:DIR, idx:DIR, raw:FILE, synthetic[:N] or exact[:N]; see lockstep data",
      ls_option_parse_data, ls_option_format_text, RUN(data), 0, 0},
     {"--drop-last", NULL, RUNS, "ranks drop the samples that are too few for all (default: some are taken twice)",
      ls_option_parse_flag, ls_option_format_flag, RUN(drop_last), 0, 0},
@@ -155,6 +155,7 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
         ranks = "processes,threads";
         options->run.batch = 16; /* the oracle computes every sample in plain C */
         options->run.steps = 3;
+        ls_run_command_defaults(command, &options->run);
     } else if (command == LS_COMMAND_SWEEP) {
         impl = "all", devices = "1,2", scaling = "weak,strong";
         options->run.steps = 60;
@@ -270,7 +271,7 @@ ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *opti
         LS_TRY(parse_option(command, argc - i, argv + i, options, &used));
         i += used;
     }
-    LS_TRY(ls_options_training_finish(&options->run));
+    LS_TRY(ls_options_training_finish(command, &options->run));
     return check_single_values(command, options);
 }
 
@@ -344,7 +345,7 @@ char **ls_options_argv(const char *program, unsigned command, const ls_run *run)
         return NULL;
     }
     defaults.run.optimizer.kind = run->optimizer.kind; /* other hyper-parameters are usual with another optimizer */
-    ls_run_optimizer_defaults(&defaults.run);
+    ls_run_command_defaults(command, &defaults.run);
     const char *first[2] = {program, command_name(command)};
     for (size_t i = 0; i < 2; i++) {
         words[count++] = text;

@@ -31,6 +31,7 @@ typedef struct ls_options {
     size_t model_count;
     char models[LS_MAX_LIST][LS_MODEL_TEXT_SIZE];
     char model_files[LS_MAX_LIST][LS_PATH_SIZE]; /* see ls_run.model_file */
+    bool model_all;                              /* --model all */
     size_t dtype_count;
     ls_dtype dtypes[2];
     size_t bucket_count;
@@ -67,5 +68,8 @@ void ls_run_defaults(ls_run *run);
 
 /* Learning rate and hyper-parameters as the optimizer of run->optimizer.kind has them by default. */
 void ls_run_optimizer_defaults(ls_run *run);
+/* The same as a command has them: verify takes values under which each of them shows in a few steps (weight decay, dampening,
+ * an epsilon that is not lost beside the root). */
+void ls_run_command_defaults(unsigned command, ls_run *run);
 
 #endif

@@ -51,7 +51,7 @@ void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *te
  * not given with the optimizer's own defaults and refuses what does not fit together. */
 #define LS_GAMMA_DEFAULT 0.1
 void ls_options_training_begin(ls_run *run);
-ls_rc ls_options_training_finish(ls_run *run);
+ls_rc ls_options_training_finish(unsigned command, ls_run *run);
 ls_rc ls_option_parse_optimizer(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_loss(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_reduction(const ls_option *option, const char *value, ls_options *options);

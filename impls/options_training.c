@@ -50,6 +50,25 @@ void ls_run_optimizer_defaults(ls_run *run) {
     run->optimizer.kind = kind;
 }
 
+void ls_run_command_defaults(unsigned command, ls_run *run) {
+    ls_run_optimizer_defaults(run);
+    ls_optimizer_options *o = &run->optimizer;
+    unsigned knows = ls_optimizer_of(o)->knows;
+    if (command != LS_COMMAND_VERIFY) {
+        return;
+    }
+    o->weight_decay = 0.01;
+    if ((knows & LS_KNOWS_MOMENTUM) != 0) {
+        o->momentum = 0.5;
+    }
+    if ((knows & LS_KNOWS_DAMPENING) != 0) {
+        o->dampening = 0.1;
+    }
+    if ((knows & LS_KNOWS_EPS) != 0) {
+        o->eps = 1e-3;
+    }
+}
+
 void ls_options_training_begin(ls_run *run) {
     run->lr = NAN;
     run->schedule.gamma = NAN;
@@ -72,10 +91,13 @@ static ls_rc refuse_unknown(const ls_optimizer_options *options, const hyper_par
                    ls_optimizer_of(options)->name, owners);
 }
 
-static ls_rc finish_optimizer(ls_run *run) {
+static ls_rc finish_optimizer(unsigned command, ls_run *run) {
     ls_optimizer_options *options = &run->optimizer;
     ls_run usual = {.optimizer = {.kind = options->kind}};
-    ls_run_optimizer_defaults(&usual);
+    ls_run_command_defaults(command, &usual);
+    if (options->nesterov) {
+        usual.optimizer.dampening = 0; /* they exclude each other */
+    }
     run->lr = isnan(run->lr) ? usual.lr : run->lr;
     for (size_t i = 0; i < HYPER_PARAMETERS; i++) {
         const hyper_parameter *h = &hyper_parameters[i];
@@ -102,13 +124,13 @@ static ls_rc finish_schedule(ls_schedule *schedule) {
     return LS_OK;
 }
 
-ls_rc ls_options_training_finish(ls_run *run) {
+ls_rc ls_options_training_finish(unsigned command, ls_run *run) {
     if (run->loss.kind != LS_LOSS_CROSS_ENTROPY && run->loss.label_smoothing != 0) {
         return ls_fail(LS_BAD_INPUT, "option '--label-smoothing' does not belong to --loss %s; it is one of %s",
                        ls_loss_name(run->loss.kind), ls_loss_name(LS_LOSS_CROSS_ENTROPY));
     }
     LS_TRY(finish_schedule(&run->schedule));
-    return finish_optimizer(run);
+    return finish_optimizer(command, run);
 }
 
 static ls_rc bad_choice(const ls_option *option, const char *value) {

@@ -210,7 +210,8 @@ static ls_rc add_model(const ls_option *option, const char *name, ls_options *op
 
 ls_rc ls_option_parse_models(const ls_option *option, const char *value, ls_options *options) {
     options->model_count = 0;
-    if (strcmp(value, "all") == 0) {
+    options->model_all = strcmp(value, "all") == 0;
+    if (options->model_all) {
         for (size_t i = 0; ls_zoo[i] != NULL; i++) {
             LS_TRY(add_model(option, ls_zoo[i]->name, options));
         }

@@ -17,6 +17,9 @@ struct ls_rank_capture {
     ls_capture_reduced side; /* memory for the reduced side */
     void *grads;             /* for the local side: [param_count] */
     uint8_t *decisions;      /* [batch][decisions_per_sample] */
+    void *inputs;            /* [batch][features] */
+    int32_t *labels;         /* [batch] */
+    float *targets;          /* [batch][target_count] */
 };
 
 static ls_rc open_file(const char *path, FILE **out) {
@@ -56,13 +59,19 @@ ls_rc ls_rank_capture_open(ls_rank_task *task, ls_rank_capture **out) {
     capture->local = ls_calloc(capture->replicas, sizeof *capture->local, "captures");
     capture->grads = ls_calloc(model->param_count, element, "captures");
     capture->decisions = ls_calloc(task->data->batch, model->decisions_per_sample, "captures");
+    capture->inputs = ls_calloc(task->data->batch * ls_shape_features(model->input), element, "captures");
+    capture->labels = ls_calloc(task->data->batch, sizeof *capture->labels, "captures");
+    capture->targets = ls_calloc(task->data->batch * task->data->train.target_count, sizeof(float), "captures");
+    capture->side.state_count = ls_optimizer_state_count(&task->data->run->optimizer);
+    capture->side.state = ls_calloc(capture->side.state_count * model->param_count, element, "captures");
     capture->side.params_before = ls_calloc(model->param_count, element, "captures");
     capture->side.grads = ls_calloc(model->param_count, element, "captures");
     capture->side.params_after = ls_calloc(model->param_count, element, "captures");
     capture->side.buffers = ls_calloc(model->buffer_count, element, "captures");
     capture->side.tracked = ls_calloc(model->tracked_count, sizeof *capture->side.tracked, "captures");
     bool whole = capture->local != NULL && capture->grads != NULL && capture->decisions != NULL &&
-                 capture->side.params_before != NULL && capture->side.grads != NULL &&
+                 capture->inputs != NULL && capture->labels != NULL && capture->targets != NULL &&
+                 capture->side.state != NULL && capture->side.params_before != NULL && capture->side.grads != NULL &&
                  capture->side.params_after != NULL && capture->side.buffers != NULL && capture->side.tracked != NULL;
     return whole ? open_files(capture) : LS_DEVICE_FAILED;
 }
@@ -79,10 +88,15 @@ void ls_rank_capture_close(ls_rank_capture *capture) {
     if (capture->reduced != NULL) {
         (void)fclose(capture->reduced);
     }
+    capture->side.plan = NULL; /* the implementation's own */
+    capture->side.collectives = NULL;
     ls_capture_free_reduced(&capture->side);
     free(capture->local);
     free(capture->grads);
     free(capture->decisions);
+    free(capture->inputs);
+    free(capture->labels);
+    free(capture->targets);
     free(capture);
 }
 
@@ -111,17 +125,42 @@ static ls_rc write_local(ls_rank_capture *capture, size_t index, const ls_batch 
         .grads = capture->grads,
         .decisions = capture->decisions,
         .loss_sum = NAN,
+        .inputs = capture->inputs,
+        .labels = capture->labels,
+        .targets = capture->targets,
+        .target_count = batch->targets != NULL ? batch->target_count : 0,
     };
     LS_CUDA(cudaSetDevice(ls_replica_device(replica)));
     LS_TRY(ls_replica_read_captured_grads(replica, capture->grads));
     if (count > 0) {
         LS_TRY(ls_replica_read_decisions(replica, capture->decisions));
+        LS_TRY(ls_replica_read_inputs(replica, capture->inputs, capture->labels, capture->targets));
     }
     if (data->impl->reduction == LS_REDUCTION_MEAN) {
         LS_TRY(ls_replica_read_loss_sum(replica, &record.loss_sum));
     }
     LS_TRY(ls_capture_write_local(capture->local[index], &data->model, data->run->dtype, &record));
     return flush(capture->local[index]);
+}
+
+/* The optimizer's buffers, of the replica that updates: the first. */
+static ls_rc read_state(ls_rank_capture *capture, ls_replica *replica) {
+    size_t bytes = capture->task->data->model.param_count * ls_dtype_size(capture->task->data->run->dtype);
+    for (size_t k = 0; k < capture->side.state_count; k++) {
+        LS_TRY(ls_replica_read_optimizer_state(replica, k, (char *)capture->side.state + k * bytes));
+    }
+    return LS_OK;
+}
+
+/* Bucket plan and collectives: views of the implementation's own. */
+static void take_protocol(ls_capture_reduced *side, ls_protocol *protocol) {
+    if (protocol == NULL) {
+        return;
+    }
+    side->plan_count = protocol->plan->count;
+    side->plan = (ls_bucket *)protocol->plan->buckets;
+    side->collective_count = protocol->count;
+    side->collectives = protocol->collectives;
 }
 
 ls_rc ls_rank_capture_after(ls_rank_capture *capture, const ls_batch *batch) {
@@ -140,8 +179,14 @@ ls_rc ls_rank_capture_after(ls_rank_capture *capture, const ls_batch *batch) {
     LS_TRY(data->impl->parameters(task->self, capture->side.params_after));
     LS_TRY(data->impl->loss(task->self, &capture->side.loss));
     size_t replicas;
-    LS_TRY(ls_replica_read_buffers(data->impl->replica(task->self, 0, &replicas), capture->side.buffers,
-                                   capture->side.tracked));
+    ls_replica *first = data->impl->replica(task->self, 0, &replicas);
+    LS_TRY(ls_replica_read_buffers(first, capture->side.buffers, capture->side.tracked));
+    LS_TRY(read_state(capture, first));
+    ls_protocol *protocol = data->impl->protocol != NULL ? data->impl->protocol(task->self) : NULL;
+    take_protocol(&capture->side, protocol);
     LS_TRY(ls_capture_write_reduced(capture->reduced, &data->model, data->run->dtype, &capture->side));
+    if (protocol != NULL) {
+        ls_protocol_forget(protocol);
+    }
     return flush(capture->reduced);
 }

@@ -8,7 +8,8 @@
 #include "reference/data/source.h"
 
 static const ls_data_source *const sources[] = {&ls_data_fashion_mnist, &ls_data_mnist, &ls_data_cifar10,
-                                                &ls_data_idx,           &ls_data_raw,   &ls_data_synthetic};
+                                                &ls_data_idx,           &ls_data_raw,   &ls_data_synthetic,
+                                                &ls_data_exact};
 enum { SOURCES = sizeof sources / sizeof sources[0] };
 
 static char usages[256];

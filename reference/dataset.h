@@ -27,7 +27,8 @@ typedef enum ls_split { LS_SPLIT_TRAIN = 0, LS_SPLIT_TEST = 1 } ls_split;
 
 /* Opens "fashion-mnist[:DIR]", "mnist:DIR" (IDX files, gzip or plain), "cifar10:DIR" (the binary version), "idx:DIR" (IDX
  * files of any shape and number of classes), "raw:FILE" (docs/data-formats.md) or "synthetic[:N]" (N training samples, N/6
- * for testing, at least 1; a fixed function of the index, learnable, 28x28, 10 classes). Every file is checked completely:
+ * for testing, at least 1; a fixed function of the index, learnable, 28x28, 10 classes) or "exact[:N]" (small whole numbers with
+ * targets, for arithmetic without rounding). Every file is checked completely:
  * magic, sizes, checksum, end, labels in range, equal counts. One line and LS_BAD_INPUT otherwise. */
 ls_rc ls_dataset_open(const char *spec, ls_split split, ls_dataset *out);
 void ls_dataset_close(ls_dataset *dataset);

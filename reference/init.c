@@ -3,7 +3,22 @@
 #include "reference/model.h"
 #include "reference/rng.h"
 
+static void init_exact(const ls_model *model, float *flat) {
+    for (size_t p = 0; p < model->param_tensors; p++) {
+        const ls_param *param = &model->params[p];
+        for (size_t i = 0; i < param->count; i++) {
+            uint64_t bits = ls_splitmix64(((uint64_t)p << 40) + (uint64_t)i);
+            bool zero = param->dims > 1 && bits % 16 != 0;
+            flat[param->offset + i] = zero ? 0.0F : (bits >> 32) % 2 == 0 ? 1.0F : -1.0F;
+        }
+    }
+}
+
 void ls_model_init(const ls_model *model, uint64_t seed, float *flat) {
+    if (model->init == LS_INIT_EXACT) {
+        init_exact(model, flat);
+        return;
+    }
     ls_mt19937 rng;
     ls_mt19937_seed(&rng, seed);
     for (size_t p = 0; p < model->param_tensors; p++) {

@@ -282,6 +282,7 @@ static int refuse_model(const char *what, size_t found, char *error, size_t size
 int ls_model_resolve(const ls_model_spec *spec, ls_model *out, char *error, size_t size) {
     memset(out, 0, sizeof *out); /* padding too: equal models have equal bytes */
     out->input = (ls_shape){.channels = spec->channels, .height = spec->height, .width = spec->width};
+    out->init = spec->init;
     out->classes = spec->classes;
     out->layer_count = spec->layer_count;
     snprintf(out->name, sizeof out->name, "%s", spec->name);

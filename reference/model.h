@@ -29,6 +29,12 @@ typedef enum ls_layer_kind {
     LS_LAYER_KIND_COUNT
 } ls_layer_kind;
 
+/* Initial values. */
+typedef enum ls_init {
+    LS_INIT_PYTORCH = 0,
+    LS_INIT_EXACT, /* weights of 0 (15 of 16), 1 and -1, biases of 1 and -1, whatever the seed */
+} ls_init;
+
 typedef struct ls_layer_spec {
     ls_layer_kind kind;
     char name[LS_NAME_SIZE]; /* PyTorch's module name ("conv1"); parameters are name.weight and name.bias. Empty: the
@@ -53,6 +59,7 @@ typedef struct ls_model_spec {
     /* the source's own training defaults */
     size_t epochs;
     ls_normalize normalize;
+    ls_init init;
 } ls_model_spec;
 
 typedef struct ls_shape {
@@ -103,6 +110,7 @@ typedef struct ls_layer {
 typedef struct ls_model {
     char name[LS_NAME_SIZE];
     ls_shape input;
+    ls_init init;
     size_t classes;
     size_t layer_count;
     ls_layer layers[LS_MODEL_MAX_LAYERS];
@@ -117,7 +125,8 @@ typedef struct ls_model {
     size_t decisions_per_sample;             /* bytes; layers in order, values of a layer in C, H, W order */
 } ls_model;
 
-/* The zoo: a NULL-ended table. "seed-cnn", "seed-conv". */
+/* The zoo: a NULL-ended table. "seed-cnn", "seed-conv". ls_zoo_find knows "exact" besides, which is no network to train but
+ * one whose arithmetic is exact (verification). */
 extern const ls_model_spec *const ls_zoo[];
 const ls_model_spec *ls_zoo_find(const char *name);
 
@@ -125,7 +134,7 @@ const ls_model_spec *ls_zoo_find(const char *name);
 int ls_model_resolve(const ls_model_spec *spec, ls_model *out, char *error, size_t size);
 
 /* PyTorch's initial values for torch.manual_seed(seed), bit for bit (kaiming_uniform with a = sqrt(5): U(+-1/sqrt(fan_in)),
- * weight then bias, registration order; batchnorm's are ones and zeros and draw nothing). flat: param_count floats, written in ready order. */
+ * weight then bias, registration order; batchnorm's are ones and zeros and draw nothing), or as model->init says. flat: param_count floats, written in ready order. */
 void ls_model_init(const ls_model *model, uint64_t seed, float *flat);
 
 /* The initial buffers: means 0 and variances 1 into values (buffer_count), zeros into tracked (tracked_count). */

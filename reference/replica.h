@@ -103,6 +103,9 @@ ls_rc ls_replica_write_params(ls_replica *replica, const void *flat);
  * the stream. */
 ls_rc ls_replica_read_captured_grads(ls_replica *replica, void *flat);
 ls_rc ls_replica_read_decisions(ls_replica *replica, uint8_t *decisions);
+/* The inputs of the same forward pass as its layers read them, in PyTorch's layout ([count][features] of dtype), its labels
+ * ([count]) and, where the batch had some, its targets ([count][target_count]; else targets is left alone). */
+ls_rc ls_replica_read_inputs(ls_replica *replica, void *inputs, int32_t *labels, float *targets);
 
 /* Forward only, in batches, over the given samples of a data set held in host memory: adds the sum of the loss's terms and
  * the number of right answers. Synchronous. The activations are overwritten; gradients, captures and the loss of the last step

@@ -58,6 +58,10 @@ struct ls_replica {
     uint8_t *decisions;      /* [layers with decisions][max_batch][decisions of the layer] */
     uint8_t *host_decisions; /* pinned, the same */
     size_t captured_batch;   /* samples of the forward pass whose decisions are held */
+    void *captured_input;    /* [max_batch][features], as the layers read them, in PyTorch's layout */
+    int32_t *captured_labels;
+    float *captured_targets;      /* [max_batch][captured_target_count]; NULL until a batch has some */
+    size_t captured_target_count; /* 0: the forward pass had none */
 };
 
 /* Address of element `offset` of a flat buffer. */
@@ -79,7 +83,7 @@ ls_rc ls_replica_capture_open(ls_replica *replica);
 void ls_replica_capture_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */
 /* Keeps the gradient of a ready position as it is now, in stream order. */
 ls_rc ls_replica_capture_grad(ls_replica *replica, size_t ready_position);
-/* Gathers the decisions of the forward pass just enqueued. */
-ls_rc ls_replica_capture_decisions(ls_replica *replica, size_t batch);
+/* Gathers the decisions of the forward pass just enqueued, and what it had as inputs and answers. */
+ls_rc ls_replica_capture_forward(ls_replica *replica, size_t batch);
 
 #endif

@@ -55,7 +55,7 @@ ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
     }
     LS_TRY(ls_replica_run_forward(replica, replica->batch));
     replica->step += replica->training ? 1 : 0;
-    return replica->options.capture ? ls_replica_capture_decisions(replica, replica->batch) : LS_OK;
+    return replica->options.capture ? ls_replica_capture_forward(replica, replica->batch) : LS_OK;
 }
 
 ls_rc ls_replica_loss(ls_replica *replica, double denominator) {

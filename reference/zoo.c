@@ -10,5 +10,5 @@ const ls_model_spec *ls_zoo_find(const char *name) {
             return ls_zoo[i];
         }
     }
-    return NULL;
+    return strcmp(ls_zoo_exact.name, name) == 0 ? &ls_zoo_exact : NULL;
 }

@@ -49,8 +49,14 @@ static ls_rc make_idle(const ls_case *c, size_t step, ls_capture_local *out) {
     *out = (ls_capture_local){.step = step};
     out->indices = ls_calloc(0, sizeof *out->indices, "indices");
     out->decisions = ls_calloc(0, 1, "decisions");
+    out->inputs = ls_calloc(0, 1, "inputs");
+    out->labels = ls_calloc(0, sizeof *out->labels, "labels");
+    out->targets = ls_calloc(0, sizeof *out->targets, "targets");
     out->grads = ls_calloc(c->model.param_count, ls_dtype_size(c->run.dtype), "a gradient");
-    return out->indices != NULL && out->decisions != NULL && out->grads != NULL ? LS_OK : LS_DEVICE_FAILED;
+    return out->indices != NULL && out->decisions != NULL && out->grads != NULL && out->inputs != NULL &&
+                   out->labels != NULL && out->targets != NULL
+               ? LS_OK
+               : LS_DEVICE_FAILED;
 }
 
 static ls_rc incomplete(char *why, size_t size, const char *path, size_t step) {
@@ -78,6 +84,11 @@ static ls_rc read_device(ls_case *c, const char *run_dir, size_t device, char *w
         if (rc == LS_OK && end) {
             rc = may_idle ? make_idle(c, step, record) : incomplete(why, size, path, step);
         }
+        if (rc == LS_OK && record->count > 0 && record->target_count != c->data->target_count) {
+            snprintf(why, size, "%s: record %zu has %zu targets a sample, the data set %zu", path, step,
+                     (size_t)record->target_count, c->data->target_count);
+            rc = LS_CHECK_FAILED;
+        }
         if (rc == LS_OK && record->step != step) {
             snprintf(why, size, "%s: record %zu is of step %zu", path, step, (size_t)record->step);
             rc = LS_CHECK_FAILED;
@@ -102,7 +113,8 @@ static ls_rc read_rank(ls_case *c, const char *run_dir, size_t rank, char *why, 
         ls_capture_reduced *record = ls_case_reduced(c, step, rank);
         bool end = false;
         rc = ls_capture_read_reduced(file, &c->model, c->run.dtype, record, &end);
-        if (rc == LS_OK && (end || record->step != step)) {
+        bool whole = !end && record->state_count == ls_optimizer_state_count(&c->run.optimizer);
+        if (rc == LS_OK && (!whole || record->step != step)) {
             rc = incomplete(why, size, path, step);
         }
     }

@@ -17,6 +17,7 @@ typedef struct ls_finding {
     char reason[256];       /* SKIPPED, MISTRUSTED: why */
     char detail[512];       /* FAILED: the first place that is wrong: step, tensor, element, ranks, hex floats */
     char cause[256];        /* FAILED: the likely cause, or empty */
+    char tensors[1024];     /* FAILED: each tensor that differs, the scale that fits and a verdict, or empty */
 } ls_finding;
 
 /* The error of `single` on the same global batches against the same oracle, per step and tensor, to scale float32 bounds
@@ -45,12 +46,16 @@ extern const ls_check ls_checks[];
 enum { LS_MAX_CHECKS = 16 };
 
 ls_rc ls_check_samples(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_inputs(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_initial(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_masks(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_bits(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_protocol(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_reduction(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_float64(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_float32(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_exact(const ls_check_input *input, ls_finding *finding);
+ls_rc ls_check_update(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_trajectory(const ls_check_input *input, ls_finding *finding);
 ls_rc ls_check_buffers(const ls_check_input *input, ls_finding *finding);
 

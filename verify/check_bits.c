@@ -1,10 +1,11 @@
-/* Layer 1: ranks hold equal bits. The reduced gradient and the parameters before and after every step are the same on all
- * ranks, and a step starts from the very bits that the one before it ended with. No tolerance: an allreduce gives every rank
+/* Layer 1: ranks hold equal bits. The reduced gradient, the parameters before and after every step and the optimizer's state
+ * after it are the same on all ranks, and a step starts from the very bits that the one before it ended with. No tolerance: an allreduce gives every rank
  * the same result, whatever the order of its sums. */
 #include <math.h>
 #include <string.h>
 
 #include "verify/check.h"
+#include "verify/diagnose.h"
 #include "verify/values.h"
 
 /* Elements whose bits differ; *first: the first of them. */
@@ -32,8 +33,8 @@ static void compare(const ls_case *c, ls_finding *finding, size_t step, const ch
     size_t first = 0;
     size_t count = differing(c, a.values, b.values, &first);
     if (!ls_finding_measure(finding, (double)count, 0)) {
-        char element[128];
-        ls_element_name(&c->model, first, element, sizeof element);
+        char element[160];
+        ls_place_name(c, first, element, sizeof element);
         ls_finding_fail(finding, "step %zu, %s: %s is %a in %s and %a in %s; %zu of %zu elements differ", step, what,
                         element, ls_value(c->run.dtype, a.values, first), a.label,
                         ls_value(c->run.dtype, b.values, first), b.label, count, c->model.param_count);
@@ -51,6 +52,12 @@ static void check_ranks(const ls_case *c, size_t step, ls_finding *finding) {
         compare(c, finding, step, "reduced gradient", (side){zero->grads, "rank 0"}, (side){other->grads, label});
         compare(c, finding, step, "parameters after the step", (side){zero->params_after, "rank 0"},
                 (side){other->params_after, label});
+        for (size_t k = 0; k < zero->state_count; k++) {
+            size_t offset = k * c->model.param_count * ls_dtype_size(c->run.dtype);
+            compare(c, finding, step, ls_optimizer_state_name(&c->run.optimizer, k),
+                    (side){(const char *)zero->state + offset, "rank 0"},
+                    (side){(const char *)other->state + offset, label});
+        }
     }
 }
 

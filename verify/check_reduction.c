@@ -44,7 +44,7 @@ static size_t check_rank(const ls_case *c, size_t step, size_t rank, ls_finding 
     const void *found = ls_case_reduced(c, step, rank)->grads;
     size_t informative = 0;
     size_t wrong = 0;
-    size_t worst = 0;
+    size_t worst = 0, first_wrong = 0;
     double worst_ratio = 0;
     for (size_t i = 0; i < c->model.param_count; i++) {
         reduced_element e = judge(c, step, found, i);
@@ -52,7 +52,7 @@ static size_t check_rank(const ls_case *c, size_t step, size_t rank, ls_finding 
         bool good = e.error <= e.bound;
         double ratio = e.error / e.bound;
         if (!good) {
-            wrong++;
+            first_wrong = wrong++ == 0 ? i : first_wrong;
             ratio = isnan(ratio) ? INFINITY : ratio;
         }
         if (ratio > worst_ratio) {
@@ -64,18 +64,19 @@ static size_t check_rank(const ls_case *c, size_t step, size_t rank, ls_finding 
     ls_finding_measure(finding, worst_ratio * (world + 1), world + 1);
     if (wrong > 0) {
         reduced_element e = judge(c, step, found, worst);
-        char element[128];
-        ls_element_name(&c->model, worst, element, sizeof element);
+        char element[160], before[160];
+        ls_place_name(c, worst, element, sizeof element);
+        ls_place_name(c, first_wrong, before, sizeof before);
         bool first = finding->detail[0] == '\0';
         ls_finding_fail(
             finding,
             "step %zu, rank %zu: %s is %a, the %s of the local gradients is %a (difference %.3g, bound %.3g); "
-            "%zu of %zu elements are out of bound",
+            "%zu of %zu elements are out of bound, the first at %s",
             step, rank, element, ls_value(c->run.dtype, found, worst),
             c->reduction == LS_REDUCTION_MEAN ? "mean" : "sum", e.reference, e.error, e.bound, wrong,
-            c->model.param_count);
+            c->model.param_count, before);
         if (first) {
-            ls_diagnose_reduction(c, step, rank, finding->cause, sizeof finding->cause);
+            ls_diagnose_reduction(c, step, rank, finding);
         }
     }
     return informative;

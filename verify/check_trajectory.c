@@ -115,8 +115,7 @@ static ls_rc follow(const ls_check_input *input, ls_trajectory *t, float *initia
     return LS_OK;
 }
 
-/* One allocation for all buffers; NULL when memory is short. */
-static double *trajectory_open(const ls_case *c, ls_trajectory *t) {
+double *ls_trajectory_open(const ls_case *c, ls_trajectory *t) {
     double **buffers[] = {&t->w,        &t->g,         &t->before,    &t->state[0],  &t->state[1],
                           &t->state[2], &t->errors[0], &t->errors[1], &t->errors[2], &t->errors[3]};
     size_t count = sizeof buffers / sizeof buffers[0];
@@ -142,7 +141,7 @@ ls_rc ls_check_trajectory(const ls_check_input *input, ls_finding *finding) {
                         title);
         return LS_OK;
     }
-    double *memory = trajectory_open(c, &t);
+    double *memory = ls_trajectory_open(c, &t);
     float *initial = ls_calloc(c->model.param_count, sizeof *initial, "initial values");
     ls_rc rc = memory != NULL && initial != NULL ? follow(input, &t, initial, finding) : LS_DEVICE_FAILED;
     free(memory);

@@ -11,7 +11,8 @@
  *   S  = R/c + 4u*s,  s = sqrt(v')/c + eps                 the device's own s is at least eps and s - S
  *   Q  = (M' + |m'/s|*S)/max(s - S, eps) + 4u|m'/s|
  *   E' = E + lr*Q/c1 + 3u(|w'| + lr/c1*|m'/s|)
- * where each rounding is at most u of its result, and one more than there are covers the terms of second order. */
+ * where each rounding is at most u of its result, and one more than there are covers the terms of second order; and the
+ * smallest denormal for what may underflow. */
 #include <float.h>
 #include <math.h>
 
@@ -39,21 +40,22 @@ static uncertain quotient(uncertain a, uncertain s, double least, double u) {
 }
 
 /* The error of a running average: keep of the new value, carry of the old error. */
-static double average_error(double carry, double old, double keep, uncertain d, double now, double u) {
-    return carry * old + keep * d.error + 4 * u * (fabs(now) + 2 * keep * d.value);
+static double average_error(double carry, double old, double keep, uncertain d, double now, double u, double tiny) {
+    return carry * old + keep * d.error + 4 * u * (fabs(now) + 2 * keep * d.value) + 2 * tiny;
 }
 
-static double square_error(double carry, double old, double keep, uncertain d, double now, double u) {
-    return carry * old + keep * (2 * d.value * d.error + d.error * d.error) + 5 * u * (now + keep * d.value * d.value);
+static double square_error(double carry, double old, double keep, uncertain d, double now, double u, double tiny) {
+    return carry * old + keep * (2 * d.value * d.error + d.error * d.error) + 5 * u * (now + keep * d.value * d.value) +
+           2 * tiny;
 }
 
-static void adam_element(ls_trajectory *t, size_t i, uncertain d, size_t step, double lr, double u) {
+static void adam_element(ls_trajectory *t, size_t i, uncertain d, size_t step, double lr, double u, double tiny) {
     const ls_oracle_optimizer *o = &t->optimizer;
     double correction1 = 1 - pow(o->beta1, (double)(step + 1));
     double correction2 = sqrt(1 - pow(o->beta2, (double)(step + 1)));
     double *e = t->errors[0] + i, *m = t->errors[1] + i, *v = t->errors[2] + i, *top = t->errors[3] + i;
-    *m = average_error(o->beta1, *m, 1 - o->beta1, d, t->state[0][i], u);
-    *v = square_error(o->beta2, *v, 1 - o->beta2, d, t->state[1][i], u);
+    *m = average_error(o->beta1, *m, 1 - o->beta1, d, t->state[0][i], u, tiny);
+    *v = square_error(o->beta2, *v, 1 - o->beta2, d, t->state[1][i], u, tiny);
     *top = fmax(*top, *v);
     uncertain square = o->amsgrad ? (uncertain){t->state[2][i], *top} : (uncertain){t->state[1][i], *v};
     uncertain root = root_of(square, u);
@@ -65,14 +67,14 @@ static void adam_element(ls_trajectory *t, size_t i, uncertain d, size_t step, d
     *e = carried + (rate > 0 ? rate * q.error + 3 * u * rate * q.value : 0) + 3 * u * fabs(t->w[i]);
 }
 
-static void rmsprop_element(ls_trajectory *t, size_t i, uncertain d, double lr, double u) {
+static void rmsprop_element(ls_trajectory *t, size_t i, uncertain d, double lr, double u, double tiny) {
     const ls_oracle_optimizer *o = &t->optimizer;
     double *e = t->errors[0] + i, *v = t->errors[1] + i, *mean = t->errors[2] + i, *velocity = t->errors[3] + i;
-    *v = square_error(o->alpha, *v, 1 - o->alpha, d, t->state[0][i], u);
+    *v = square_error(o->alpha, *v, 1 - o->alpha, d, t->state[0][i], u, tiny);
     uncertain square = {t->state[0][i], *v};
     if (o->centered) {
         double a = t->state[1][i];
-        *mean = average_error(o->alpha, *mean, 1 - o->alpha, d, a, u);
+        *mean = average_error(o->alpha, *mean, 1 - o->alpha, d, a, u, tiny);
         square.error += 2 * fabs(a) * *mean + *mean * *mean + 3 * u * (square.value + a * a);
         square.value -= a * a;
     }
@@ -87,6 +89,7 @@ static void rmsprop_element(ls_trajectory *t, size_t i, uncertain d, double lr, 
 void ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, double lr, ls_trajectory *t) {
     const ls_model *model = &input->c->model;
     double u = ls_roundoff(input->c->run.dtype) + DBL_EPSILON / 2;
+    double tiny = ls_smallest(input->c->run.dtype);
     double decay = t->optimizer.rule == LS_ORACLE_ADAMW ? 0 : t->optimizer.weight_decay;
     for (size_t p = 0; p < model->param_tensors; p++) {
         const ls_param *param = &model->params[p];
@@ -94,14 +97,14 @@ void ls_trajectory_adaptive_advance(const ls_check_input *input, size_t step, do
         for (size_t i = param->offset; i < param->offset + param->count; i++) {
             largest = fmax(largest, fabs(t->g[i]));
         }
-        double error = ls_gradient_limit_max(input, step, p) * largest;
+        double error = t->exact_gradient ? 0 : ls_gradient_limit_max(input, step, p) * largest;
         for (size_t i = param->offset; i < param->offset + param->count; i++) {
             uncertain d = {fabs(t->g[i]) + decay * fabs(t->before[i]), 0};
-            d.error = error + decay * t->errors[0][i] + 3 * u * d.value;
+            d.error = error + decay * t->errors[0][i] + 3 * u * d.value + tiny;
             if (t->optimizer.rule == LS_ORACLE_RMSPROP) {
-                rmsprop_element(t, i, d, lr, u);
+                rmsprop_element(t, i, d, lr, u, tiny);
             } else {
-                adam_element(t, i, d, step, lr, u);
+                adam_element(t, i, d, step, lr, u, tiny);
             }
         }
     }

@@ -6,12 +6,16 @@
 
 const ls_check ls_checks[] = {
     {0, "samples", "samples", ls_check_samples},
+    {0, "inputs and answers", "inputs", ls_check_inputs},
     {0, "initial values", "initial", ls_check_initial},
     {0, "masks of dropout", "masks", ls_check_masks},
     {1, "equal bits across ranks", "bits", ls_check_bits},
+    {1, "plan and log of collectives", "protocol", ls_check_protocol},
     {2, "reduction of local gradients", "reduction", ls_check_reduction},
     {3, "float64 against the oracle", "float64", ls_check_float64},
     {4, "float32 against the oracle", "float32", ls_check_float32},
+    {5, "exact inputs", "exact", ls_check_exact},
+    {6, "each update", "update", ls_check_update},
     {6, "trajectory", "trajectory", ls_check_trajectory},
     {6, "buffers of batchnorm", "buffers", ls_check_buffers},
     {0, NULL, NULL, NULL},

@@ -26,12 +26,15 @@ typedef enum fault {
     FAULT_ALL_STALE,
     FAULT_INSTEAD, /* a device counted in place of another */
     FAULT_ZERO,
+    FAULT_SHIFTED,  /* the right values, moved by an offset */
+    FAULT_PERMUTED, /* the right values in another order */
     FAULT_COUNT
 } fault;
 
 typedef struct suspect {
     fault kind;
     size_t who, instead_of;
+    long offset; /* FAULT_SHIFTED */
 } suspect;
 
 /* How much closer than the faults themselves a blend must come: far above rounding, far below any of them. */
@@ -93,6 +96,8 @@ static void make_blend(const ls_case *c, suspect s, blend *b) {
         fill(b->now, w, 0);
         break;
     case FAULT_NONE:
+    case FAULT_SHIFTED: /* no blends */
+    case FAULT_PERMUTED:
     case FAULT_COUNT:
         break;
     }
@@ -134,6 +139,9 @@ static bool needs_who(fault kind) {
 }
 
 static bool possible(const ls_case *c, size_t step, fault kind) {
+    if (kind >= FAULT_SHIFTED) {
+        return false; /* no blend: find_order */
+    }
     bool stale = kind == FAULT_STALE || kind == FAULT_ALL_STALE;
     bool several = kind != FAULT_ALL_STALE && kind != FAULT_ZERO && kind != FAULT_STALE;
     return (!stale || step > 0) && (!several || c->devices > 1);
@@ -150,7 +158,7 @@ static suspect find_suspect(const ls_case *c, size_t step, const void *found, co
         size_t others = kind == FAULT_INSTEAD ? (c->devices <= MOST_PAIRS ? c->devices : 0) : 1;
         for (size_t who = 0; who < (needs_who(kind) ? c->devices : 1); who++) {
             for (size_t other = 0; other < others; other++) {
-                suspect s = {kind, who, other};
+                suspect s = {kind, who, other, 0};
                 if (kind == FAULT_INSTEAD && who == other) {
                     continue;
                 }
@@ -161,7 +169,20 @@ static suspect find_suspect(const ls_case *c, size_t step, const void *found, co
             }
         }
     }
-    return (suspect){FAULT_NONE, 0, 0};
+    return (suspect){.kind = FAULT_NONE};
+}
+
+/* The right values in the wrong places. */
+static suspect find_order(const ls_case *c, const void *found, const double *reference, const ls_param *param) {
+    double limit = closeness(c->run.dtype);
+    suspect s = {.kind = FAULT_NONE};
+    if (ls_order_shifted(c->run.dtype, found, reference, param->offset, param->count, c->model.param_count, limit,
+                         &s.offset)) {
+        s.kind = FAULT_SHIFTED;
+    } else if (ls_order_permuted(c->run.dtype, found, reference, param->offset, param->count, limit)) {
+        s.kind = FAULT_PERMUTED;
+    }
+    return s;
 }
 
 static void describe(const ls_case *c, suspect s, char *text, size_t size) {
@@ -205,6 +226,13 @@ static void describe(const ls_case *c, suspect s, char *text, size_t size) {
     case FAULT_ZERO:
         snprintf(text, size, "all zero: the buffer was cleared or never written");
         break;
+    case FAULT_SHIFTED:
+        snprintf(text, size, "shifted: each element holds the value that is due %ld places %s", labs(s.offset),
+                 s.offset > 0 ? "later" : "earlier");
+        break;
+    case FAULT_PERMUTED:
+        snprintf(text, size, "permuted: the right values in another order (another layout, a transposition)");
+        break;
     case FAULT_NONE:
     case FAULT_COUNT:
         snprintf(text, size, "no known fault explains it");
@@ -222,7 +250,7 @@ typedef struct survey {
 
 static void survey_tensors(const ls_case *c, size_t step, const void *found, double *reference, blend *b, survey *out) {
     out->deviating = 0;
-    make_blend(c, (suspect){FAULT_NONE, 0, 0}, b);
+    make_blend(c, (suspect){.kind = FAULT_NONE}, b);
     for (size_t i = 0; i < c->model.param_count; i++) {
         reference[i] = blend_value(c, step, b, i);
     }
@@ -234,12 +262,13 @@ static void survey_tensors(const ls_case *c, size_t step, const void *found, dou
         }
         out->tensors[out->deviating] = t;
         out->scales[out->deviating] = ls_scale_fit(c->run.dtype, found, reference, param->offset, param->count);
-        out->suspects[out->deviating++] = find_suspect(c, step, found, param, b);
+        suspect s = find_suspect(c, step, found, param, b);
+        out->suspects[out->deviating++] = s.kind != FAULT_NONE ? s : find_order(c, found, reference, param);
     }
 }
 
 static bool same_suspect(suspect a, suspect b) {
-    return a.kind == b.kind && a.who == b.who && a.instead_of == b.instead_of;
+    return a.kind == b.kind && a.who == b.who && a.instead_of == b.instead_of && a.offset == b.offset;
 }
 
 static void report(const ls_case *c, const survey *s, char *cause, size_t size) {
@@ -270,15 +299,46 @@ static void report(const ls_case *c, const survey *s, char *cause, size_t size) 
     }
 }
 
-void ls_diagnose_reduction(const ls_case *c, size_t step, size_t rank, char *cause, size_t size) {
-    cause[0] = '\0';
+/* Each tensor that differs: scale and verdict. */
+static void list_tensors(const ls_case *c, const survey *s, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < s->deviating; i++) {
+        char verdict[128];
+        describe(c, s->suspects[i], verdict, sizeof verdict);
+        int more = snprintf(text + used, size - used, "%s%s: scale %.6g, %s", i > 0 ? "; " : "",
+                            c->model.params[s->tensors[i]].name, s->scales[i], verdict);
+        if (more < 0 || used + (size_t)more + 32 >= size) {
+            snprintf(text + used, size - used, "; and %zu more", s->deviating - i);
+            return;
+        }
+        used += (size_t)more;
+    }
+}
+
+void ls_place_name(const ls_case *c, size_t element, char *text, size_t size) {
+    const ls_capture_reduced *record = ls_case_reduced(c, 0, 0);
+    ls_element_name(&c->model, element, text, size);
+    for (size_t b = 0; b < record->plan_count; b++) {
+        const ls_bucket *bucket = &record->plan[b];
+        size_t used = strlen(text);
+        if (element >= bucket->offset && element < bucket->offset + bucket->count) {
+            snprintf(text + used, size - used, " (bucket %zu)", b);
+            return;
+        }
+    }
+}
+
+void ls_diagnose_reduction(const ls_case *c, size_t step, size_t rank, ls_finding *finding) {
+    finding->cause[0] = '\0';
     blend b = {calloc(c->devices, sizeof(double)), calloc(c->devices, sizeof(double))};
     double *reference = calloc(c->model.param_count, sizeof(double));
     if (b.now != NULL && b.before != NULL &&
         reference != NULL) { /* without memory there is no diagnosis, only a verdict */
         survey s;
         survey_tensors(c, step, ls_case_reduced(c, step, rank)->grads, reference, &b, &s);
-        report(c, &s, cause, size);
+        report(c, &s, finding->cause, sizeof finding->cause);
+        list_tensors(c, &s, finding->tensors, sizeof finding->tensors);
     }
     free(b.now);
     free(b.before);

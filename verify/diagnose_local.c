@@ -60,10 +60,61 @@ typedef struct culprits {
     size_t wrong;         /* devices whose gradient is off */
     size_t first, tensor; /* of them, and its worst tensor */
     double distance, scale;
-    bool accumulated; /* it is the sum of this step's and the previous one's */
+    const char *verdict; /* why it may be off */
+    size_t other;        /* the device that the verdict is about */
 } culprits;
 
-static void inspect(const ls_case *c, size_t step, size_t device, double *reference, double limit, culprits *out) {
+static const char unknown[] = ": its samples, inputs, parameters or kernels";
+static const char accumulated[] = "; it contains the gradient of the step before, which was not cleared";
+static const char stale[] = "; stale: it is the gradient of the step before";
+static const char scaled[] = "; it is right but for the scale";
+static const char others[] = "; other samples: it is the gradient of the samples of device";
+
+static bool close_to(const ls_case *c, const void *grads, const double *reference, double limit) {
+    size_t unused = 0;
+    return worst_tensor(c, grads, reference, &unused) <= limit;
+}
+
+/* The first explanation that fits the gradient of a device whose own would be `reference`, which is overwritten. */
+static ls_rc explain(const ls_check_input *input, size_t step, double limit, double *reference, culprits *out) {
+    const ls_case *c = input->c;
+    const void *grads = ls_case_local(c, step, out->first)->grads;
+    size_t count = c->model.param_count;
+    if (step > 0) {
+        const void *before = ls_case_local(c, step - 1, out->first)->grads;
+        if (memcmp(before, grads, count * ls_dtype_size(c->run.dtype)) == 0) {
+            out->verdict = stale;
+            return LS_OK;
+        }
+        for (size_t i = 0; i < count; i++) {
+            reference[i] += ls_value(c->run.dtype, before, i);
+        }
+        if (close_to(c, grads, reference, limit)) {
+            out->verdict = accumulated;
+            return LS_OK;
+        }
+    }
+    LS_TRY(local_reference(input, step, out->first, reference));
+    for (size_t i = 0; i < count; i++) {
+        reference[i] *= out->scale;
+    }
+    if (close_to(c, grads, reference, limit)) {
+        out->verdict = scaled;
+        return LS_OK;
+    }
+    for (size_t other = 0; other < c->devices; other++) {
+        LS_TRY(local_reference(input, step, other, reference));
+        if (other != out->first && close_to(c, grads, reference, limit)) {
+            out->verdict = others;
+            out->other = other;
+            return LS_OK;
+        }
+    }
+    return LS_OK;
+}
+
+static void inspect(const ls_case *c, size_t step, size_t device, const double *reference, double limit,
+                    culprits *out) {
     const void *grads = ls_case_local(c, step, device)->grads;
     size_t tensor = 0;
     double distance = worst_tensor(c, grads, reference, &tensor);
@@ -75,13 +126,6 @@ static void inspect(const ls_case *c, size_t step, size_t device, double *refere
     out->tensor = tensor;
     out->distance = distance;
     out->scale = ls_scale_fit(c->run.dtype, grads, reference, param->offset, param->count);
-    if (step > 0) {
-        const void *before = ls_case_local(c, step - 1, device)->grads;
-        for (size_t i = 0; i < c->model.param_count; i++) {
-            reference[i] += ls_value(c->run.dtype, before, i);
-        }
-        out->accumulated = worst_tensor(c, grads, reference, &tensor) <= limit;
-    }
 }
 
 ls_rc ls_diagnose_local(const ls_check_input *input, size_t step, double limit, char *cause, size_t size) {
@@ -90,7 +134,7 @@ ls_rc ls_diagnose_local(const ls_check_input *input, size_t step, double limit, 
     if (reference == NULL) {
         return LS_DEVICE_FAILED;
     }
-    culprits found = {0};
+    culprits found = {.verdict = unknown};
     ls_rc rc = LS_OK;
     for (size_t device = 0; device < c->devices && rc == LS_OK; device++) {
         rc = local_reference(input, step, device, reference);
@@ -98,20 +142,25 @@ ls_rc ls_diagnose_local(const ls_check_input *input, size_t step, double limit, 
             inspect(c, step, device, reference, limit, &found);
         }
     }
+    if (rc == LS_OK && found.wrong > 0) {
+        rc = local_reference(input, step, found.first, reference);
+        rc = rc == LS_OK ? explain(input, step, limit, reference, &found) : rc;
+    }
     free(reference);
     if (found.wrong == 0) {
         snprintf(cause, size, "every local gradient agrees with the oracle: the fault lies in the reduction");
-    } else {
-        char who[64];
-        if (found.wrong == c->devices && c->devices > 1) {
-            snprintf(who, sizeof who, "the local gradients of all devices are off");
-        } else {
-            snprintf(who, sizeof who, "the local gradient of device %zu is off", found.first);
-        }
-        snprintf(cause, size, "%s before any communication: %s by %.3g (scale %.6g)%s", who,
-                 c->model.params[found.tensor].name, found.distance, found.scale,
-                 found.accumulated ? "; it contains the gradient of the step before, which was not cleared"
-                                   : ": its samples, inputs, parameters or kernels");
+        return rc;
     }
+    char who[64], other[24] = "";
+    if (found.wrong == c->devices && c->devices > 1) {
+        snprintf(who, sizeof who, "the local gradients of all devices are off");
+    } else {
+        snprintf(who, sizeof who, "the local gradient of device %zu is off", found.first);
+    }
+    if (found.verdict == others) {
+        snprintf(other, sizeof other, " %zu", found.other);
+    }
+    snprintf(cause, size, "%s before any communication: %s by %.3g (scale %.6g)%s%s", who,
+             c->model.params[found.tensor].name, found.distance, found.scale, found.verdict, other);
     return rc;
 }

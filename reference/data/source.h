@@ -21,5 +21,6 @@ extern const ls_data_source ls_data_cifar10;
 extern const ls_data_source ls_data_idx;
 extern const ls_data_source ls_data_raw;
 extern const ls_data_source ls_data_synthetic;
+extern const ls_data_source ls_data_exact;
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "reference/data/source.h"
+#include "reference/rng.h"
 
 /* Ten classes of bars: class c is a bar through the middle at c*18 degrees, moved by up to 2 pixels and under noise. Whole
  * numbers only, so that every machine makes the same bytes. */
@@ -12,19 +13,11 @@ enum { SIDE = 28, CLASSES = 10, DEFAULT_COUNT = 60000 };
 /* 784 MB of pixels, beyond which a rank would need more than 1 GiB. */
 static const size_t max_count = 1000000;
 
-/* Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (OOPSLA 2014): a bijective mix of 64 bits. */
-static uint64_t splitmix64(uint64_t x) {
-    x += UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* Fills one image and returns its label; a function of key alone. */
 static int32_t make_sample(uint64_t key, uint8_t *pixels) {
     static const int cosine[CLASSES] = {256, 243, 207, 150, 79, 0, -79, -150, -207, -243}; /* 256*cos(c*18 degrees) */
     static const int sine[CLASSES] = {0, 79, 150, 207, 243, 256, 243, 207, 150, 79};
-    uint64_t bits = splitmix64(key);
+    uint64_t bits = ls_splitmix64(key);
     int label = (int)(bits % CLASSES);
     int centre_x = 27 + 2 * ((int)((bits >> 32) % 5) - 2); /* in half pixels */
     int centre_y = 27 + 2 * ((int)((bits >> 40) % 5) - 2);
@@ -33,7 +26,7 @@ static int32_t make_sample(uint64_t key, uint8_t *pixels) {
         for (int x = 0; x < SIDE; x++) {
             int at = y * SIDE + x;
             if (at % 8 == 0) {
-                noise = splitmix64(bits + (uint64_t)at + 1);
+                noise = ls_splitmix64(bits + (uint64_t)at + 1);
             }
             int distance = abs((2 * x - centre_x) * sine[label] - (2 * y - centre_y) * cosine[label]) / 256;
             int light = distance < 6 ? 190 - 25 * distance : 0;

@@ -6,5 +6,6 @@
 
 extern const ls_model_spec ls_zoo_seed_cnn;
 extern const ls_model_spec ls_zoo_seed_conv;
+extern const ls_model_spec ls_zoo_exact; /* known by name, not in ls_zoo */
 
 #endif

@@ -9,16 +9,22 @@ shm_before=$(ls /dev/shm)
 # Every implementation, both kinds of rank, both models, both dtypes, on small synthetic data.
 expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,2 --model all --bucket-bytes 16KiB --batch 4 --data synthetic:600 \
   --json "$work/rows.jsonl"
-# A model and dtype: single on two global batches; dp, ddp twice and mpi on two device counts.
-grep -qE '^40 passed, 0 failed, 0 skipped, 0 mistrusted' "$work/out" || fail "$(tail -n 1 "$work/out")"
+# A model and dtype: single on two global batches; dp, ddp twice and mpi on two device counts. Two models in two types, and
+# `exact` in float32.
+grep -qE '^50 passed, 0 failed, 0 skipped, 0 mistrusted' "$work/out" || fail "$(tail -n 1 "$work/out")"
 [ ! -s "$work/err" ] || fail "stderr is not empty: $(head -n 1 "$work/err")"
-jq -s -e 'length == 40 and all(.kind == "verify" and .schema == 1 and .status == "PASSED" and .reason == null
-  and (.verification.layers | length == 9) and (.param_hash | length == 16) and (.command | startswith("lockstep verify")))' \
+jq -s -e 'length == 50 and all(.kind == "verify" and .schema == 1 and .status == "PASSED" and .reason == null
+  and (.verification.layers | length == 13) and (.param_hash | length == 16) and (.command | startswith("lockstep verify")))' \
   "$work/rows.jsonl" >/dev/null || fail "a row is not as documented"
 jq -s -e '[.[] | select(.dtype == "float64") | .verification.layers[] | select(.layer == 3)]
   | length == 20 and all(.status == "PASSED" and .observed > 0 and .observed <= .bound and .bound == 1e-12)' \
   "$work/rows.jsonl" >/dev/null || fail "float64 was not measured against the oracle"
-jq -s -e '[.[] | select(.devices == 2 and .impl != "dp") | .counters.allreduces] | length == 12 and all(. > 0)' \
+jq -s -e '[.[] | .verification.layers[] | select(.layer == 5 and .status != "SKIPPED")]
+  | length == 10 and all(.status == "PASSED" and .observed == 0 and .bound == 0)' \
+  "$work/rows.jsonl" >/dev/null || fail "exact arithmetic was not compared"
+jq -s -e '[.[] | .verification.layers[] | select(.name == "each update" or .name == "inputs and answers")]
+  | length == 100 and all(.status == "PASSED")' "$work/rows.jsonl" >/dev/null || fail "inputs or updates were not checked"
+jq -s -e '[.[] | select(.devices == 2 and .impl != "dp") | .counters.allreduces] | length == 15 and all(. > 0)' \
   "$work/rows.jsonl" >/dev/null || fail "an implementation did not reduce"
 
 # The line that reproduces a case runs that case again, to the same bits.

@@ -259,6 +259,30 @@ static void optimizers_bring_their_defaults(void **state) {
     assert_true(run.optimizer.nesterov);
 }
 
+/* verify trains so that every hyper-parameter shows; a line that repeats a run says the same. */
+static void verify_brings_its_own_defaults(void **state) {
+    (void)state;
+    ls_options verify = good(LS_COMMAND_VERIFY, "");
+    assert_true(verify.model_all);
+    assert_float_equal(verify.run.optimizer.momentum, 0.5, 0);
+    assert_float_equal(verify.run.optimizer.dampening, 0.1, 0);
+    assert_float_equal(verify.run.optimizer.weight_decay, 0.01, 0);
+    assert_float_equal(good(LS_COMMAND_VERIFY, "--optimizer adam").run.optimizer.eps, 1e-3, 0);
+    assert_float_equal(good(LS_COMMAND_VERIFY, "--nesterov").run.optimizer.dampening, 0, 0);
+    ls_run given = good(LS_COMMAND_VERIFY, "--weight-decay 0 --dampening 0.25 --model exact").run;
+    assert_float_equal(given.optimizer.weight_decay, 0, 0);
+    assert_float_equal(given.optimizer.dampening, 0.25, 0);
+    char line[4096];
+    ls_options_line("lockstep", LS_COMMAND_VERIFY, &given, line, sizeof line);
+    assert_non_null(strstr(line, "--weight-decay 0"));
+    assert_non_null(strstr(line, "--model exact"));
+    ls_options_line("lockstep", LS_COMMAND_VERIFY, &verify.run, line, sizeof line);
+    assert_null(strstr(line, "--weight-decay"));
+    ls_options_line("lockstep", LS_COMMAND_RANK, &verify.run, line, sizeof line);
+    assert_non_null(strstr(line, "--dampening 0.1"));
+    assert_non_null(strstr(line, "--weight-decay 0.01"));
+}
+
 static void losses_and_schedules(void **state) {
     (void)state;
     ls_run run = good(LS_COMMAND_TRAIN, "--loss rmse --reduction sum --lr-schedule step --step-size 3").run;
@@ -329,6 +353,7 @@ int main(void) {
         cmocka_unit_test(bad_values_are_refused_by_name),
         cmocka_unit_test(only_a_default_list_is_fitted_to_the_devices),
         cmocka_unit_test(optimizers_bring_their_defaults),
+        cmocka_unit_test(verify_brings_its_own_defaults),
         cmocka_unit_test(losses_and_schedules),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_run_survives_its_command_line),

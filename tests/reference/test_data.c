@@ -367,7 +367,7 @@ static void test_pairs_that_do_not_fit(void **state) {
 
 static void test_specs(void **state) {
     (void)state;
-    ASSERT_DATA_REFUSED("cifar", "raw:FILE or synthetic[:N]", "found 'cifar'");
+    ASSERT_DATA_REFUSED("cifar", "raw:FILE, synthetic[:N] or exact[:N]", "found 'cifar'");
     ASSERT_DATA_REFUSED("mnis", "found 'mnis'");
     ASSERT_DATA_REFUSED("", "found ''");
     ASSERT_DATA_REFUSED("mnist", "mnist:DIR");

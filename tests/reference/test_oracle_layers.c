@@ -116,6 +116,54 @@ static void check_differences(const char *text, const uint8_t *decisions) {
     problem_close(&p);
 }
 
+/* The run's loss over all samples at the present parameters, and with its derivative in front of it the gradient. */
+static double loss_of(problem *p, const ls_oracle_loss *loss) {
+    double sum = 0, unused = 0;
+    ls_oracle_input input = {
+        .params = p->params, .count = COUNT, .x = p->x, .labels = p->labels, .loss = *loss, .denominator = 1};
+    assert_int_equal(ls_oracle_gradient(p->oracle, &input, p->grads, &sum, NULL), 0);
+    input.denominator = 1 / ls_oracle_loss_slope(loss, sum, COUNT, CLASSES);
+    memset(p->grads, 0, p->model.param_count * sizeof(double));
+    assert_int_equal(ls_oracle_gradient(p->oracle, &input, p->grads, &unused, NULL), 0);
+    return ls_oracle_loss_value(loss, sum, COUNT, CLASSES);
+}
+
+/* Every loss through every kind of layer that has no test of its own: as check_differences. */
+static void test_every_loss(void **state) {
+    (void)state;
+    const double h = 0x1p-14;
+    static const ls_oracle_loss losses[] = {
+        {.kind = LS_ORACLE_CROSS_ENTROPY}, {.kind = LS_ORACLE_CROSS_ENTROPY, .label_smoothing = 0.2, .sum = true},
+        {.kind = LS_ORACLE_MSE},           {.kind = LS_ORACLE_MSE, .sum = true},
+        {.kind = LS_ORACLE_RMSE},          {.kind = LS_ORACLE_RMSE, .sum = true}};
+    problem p;
+    problem_open(&p, "input 2x5x4; conv 3 k2 p1; maxpool 2; relu; flatten; linear 4 nobias; linear 3; log-softmax");
+    double *grads = calloc(p.model.param_count, sizeof *grads);
+    assert_non_null(grads);
+    for (size_t k = 0; k < sizeof losses / sizeof losses[0]; k++) {
+        double value = loss_of(&p, &losses[k]);
+        double rounding = 100 * 0x1p-53 / h * 4 * fmax(1, value);
+        memcpy(grads, p.grads, p.model.param_count * sizeof *grads);
+        for (size_t i = 0; i < p.model.param_count; i++) {
+            double w = p.params[i], slopes[2];
+            for (size_t fine = 0; fine < 2; fine++) {
+                double step = fine != 0 ? h / 2 : h;
+                p.params[i] = w + step;
+                double up = loss_of(&p, &losses[k]);
+                p.params[i] = w - step;
+                slopes[fine] = (up - loss_of(&p, &losses[k])) / (2 * step);
+            }
+            p.params[i] = w;
+            double found = (4 * slopes[1] - slopes[0]) / 3;
+            if (!(fabs(found - grads[i]) <= fabs(slopes[0] - slopes[1]) + rounding)) {
+                fail_msg("loss %zu, element %zu: difference %.12g, gradient %.12g", k, i, found, grads[i]);
+            }
+        }
+    }
+    free(grads);
+    problem_close(&p);
+}
+
 static void test_avgpool(void **state) {
     (void)state;
     check_differences("input 2x9x8; conv 3 k2; avgpool 2; conv 2 k2 nobias; avgpool 2 s1; flatten; linear 3 nobias",
@@ -223,6 +271,7 @@ static void test_bias_in_front_has_no_gradient(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_loss),
         cmocka_unit_test(test_avgpool),
         cmocka_unit_test(test_batchnorm_of_images),
         cmocka_unit_test(test_batchnorm_of_features),

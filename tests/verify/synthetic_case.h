@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "impls/buckets.h"
 #include "impls/rank.h"
 #include "reference/replica_buffers.h"
 #include "reference/sampler.h"
@@ -20,9 +21,8 @@ typedef struct synthetic {
     ls_dataset data;
     ls_oracle_cache *oracle;
     ls_replica *replica;
-    void *velocity; /* of the last update, [param_count] */
-    uint8_t *pixels;
-    int32_t *labels;
+    void *velocity;     /* of the last update, [param_count] */
+    ls_samples samples; /* a batch */
     ls_verdict verdict;
 } synthetic;
 
@@ -88,21 +88,19 @@ static inline void synthetic_start_buffers(synthetic *s, size_t step, size_t dev
     free(tracked);
 }
 
-/* What a device computes in a step: forward, loss, backward at the parameters before the step. With a pixel number, that
- * pixel of its first sample is off by 1/255. */
-static inline void synthetic_local(synthetic *s, size_t step, size_t device, size_t wrong_pixel) {
+/* What a device computes in a step from the samples last gathered: forward, loss, backward at the parameters before the
+ * step. */
+static inline void synthetic_batch(synthetic *s, size_t step, size_t device) {
     ls_case *c = &s->c;
     ls_capture_local *local = ls_case_local(c, step, device);
-    size_t features = ls_shape_features(c->model.input);
     size_t count = (size_t)local->count;
-    for (size_t i = 0; i < count; i++) {
-        memcpy(s->pixels + i * features, s->data.pixels + local->indices[i] * features, features);
-        s->labels[i] = s->data.labels[local->indices[i]];
-    }
-    if (wrong_pixel < features) {
-        s->pixels[wrong_pixel] ^= 1;
-    }
-    ls_batch batch = {.count = count, .pixels = s->pixels, .labels = s->labels, .indices = local->indices};
+    ls_batch batch = {.count = count,
+                      .pixels = s->samples.pixels,
+                      .values = s->samples.values,
+                      .labels = s->samples.labels,
+                      .targets = s->samples.targets,
+                      .target_count = s->data.target_count,
+                      .indices = local->indices};
     double denominator = (double)(c->reduction == LS_REDUCTION_MEAN ? count : ls_case_samples(c, step));
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
     assert_int_equal(cudaMemcpy(ls_replica_params(s->replica), params, synthetic_bytes(s), cudaMemcpyHostToDevice), 0);
@@ -114,11 +112,29 @@ static inline void synthetic_local(synthetic *s, size_t step, size_t device, siz
     assert_int_equal(ls_replica_read_loss_sum(s->replica, &local->loss_sum), LS_OK);
     assert_int_equal(ls_replica_read_captured_grads(s->replica, local->grads), LS_OK);
     assert_int_equal(ls_replica_read_decisions(s->replica, local->decisions), LS_OK);
+    assert_int_equal(ls_replica_read_inputs(s->replica, local->inputs, local->labels, local->targets), LS_OK);
     size_t rank = ls_case_rank_of(c, device);
     if (rank == device) { /* DataParallel: of device 0 */
         ls_capture_reduced *reduced = ls_case_reduced(c, step, rank);
         assert_int_equal(ls_replica_read_buffers(s->replica, reduced->buffers, reduced->tracked), LS_OK);
     }
+}
+
+/* The samples of a device in a step, out of the data set. */
+static inline void synthetic_gather(synthetic *s, size_t step, size_t device) {
+    const ls_capture_local *local = ls_case_local(&s->c, step, device);
+    for (size_t i = 0; i < (size_t)local->count; i++) {
+        ls_samples_copy(&s->data, local->indices[i], &s->samples, i);
+    }
+}
+
+/* What a device computes in a step. With a pixel number, that pixel of its first sample is off by 1/255. */
+static inline void synthetic_local(synthetic *s, size_t step, size_t device, size_t wrong_pixel) {
+    synthetic_gather(s, step, device);
+    if (wrong_pixel < ls_shape_features(s->c.model.input)) {
+        s->samples.pixels[wrong_pixel] ^= 1;
+    }
+    synthetic_batch(s, step, device);
 }
 
 /* The reduced gradient of a step on all ranks, and the rank losses, from what the devices computed. */
@@ -156,15 +172,35 @@ static inline void synthetic_update(synthetic *s, size_t step, size_t rank, doub
             double *v = (double *)s->velocity + i;
             double w = ((double *)r->params_before)[i];
             double d = ((double *)r->grads)[i] + run->optimizer.weight_decay * w;
-            *v = step == 0 ? d : momentum * *v + d;
+            *v = step == 0 ? d : momentum * *v + (1 - run->optimizer.dampening) * d;
             ((double *)r->params_after)[i] = w - run->lr * *v;
         } else {
             float *v = (float *)s->velocity + i;
             float w = ((float *)r->params_before)[i];
             float d = ((float *)r->grads)[i] + (float)run->optimizer.weight_decay * w;
-            *v = step == 0 ? d : (float)momentum * *v + d;
+            *v = step == 0 ? d : (float)momentum * *v + (float)(1 - run->optimizer.dampening) * d;
             ((float *)r->params_after)[i] = w - (float)run->lr * *v;
         }
+    }
+    if (r->state_count > 0) {
+        memcpy(r->state, s->velocity, synthetic_bytes(s));
+    }
+}
+
+/* The plan of the run, and an allreduce for each bucket. */
+static inline void synthetic_protocol(const synthetic *s, ls_capture_reduced *reduced) {
+    ls_bucket_plan plan;
+    ls_bucket_plan_make(&s->c.model, s->c.run.dtype, s->c.run.bucket_bytes, &plan);
+    reduced->plan_count = reduced->collective_count = plan.count;
+    reduced->plan = calloc(plan.count, sizeof *reduced->plan);
+    reduced->collectives = calloc(plan.count, sizeof *reduced->collectives);
+    assert_true(reduced->plan != NULL && reduced->collectives != NULL);
+    memcpy(reduced->plan, plan.buckets, plan.count * sizeof *reduced->plan);
+    for (size_t b = 0; b < plan.count; b++) {
+        reduced->collectives[b] = (ls_collective){.kind = LS_COLLECTIVE_ALLREDUCE,
+                                                  .element = (uint32_t)ls_dtype_size(s->c.run.dtype),
+                                                  .floats = 1,
+                                                  .count = plan.buckets[b].count};
     }
 }
 
@@ -177,7 +213,12 @@ static inline void synthetic_allocate(synthetic *s, size_t step) {
         local->indices = calloc(SYNTHETIC_BATCH, sizeof *local->indices);
         local->grads = calloc(1, synthetic_bytes(s));
         local->decisions = calloc(SYNTHETIC_BATCH, c->model.decisions_per_sample);
-        assert_true(local->indices != NULL && local->grads != NULL && local->decisions != NULL);
+        local->inputs = calloc(SYNTHETIC_BATCH * ls_shape_features(c->model.input), ls_dtype_size(c->run.dtype));
+        local->labels = calloc(SYNTHETIC_BATCH, sizeof *local->labels);
+        local->target_count = s->data.target_count;
+        local->targets = calloc(SYNTHETIC_BATCH * (s->data.target_count + 1), sizeof *local->targets);
+        assert_true(local->indices != NULL && local->grads != NULL && local->decisions != NULL &&
+                    local->inputs != NULL && local->labels != NULL && local->targets != NULL);
     }
     for (size_t rank = 0; rank < c->ranks; rank++) {
         ls_capture_reduced *reduced = ls_case_reduced(c, step, rank);
@@ -187,6 +228,12 @@ static inline void synthetic_allocate(synthetic *s, size_t step) {
         reduced->params_after = calloc(1, synthetic_bytes(s));
         reduced->buffers = calloc(c->model.buffer_count + 1, sizeof(double));
         reduced->tracked = calloc(c->model.tracked_count + 1, sizeof *reduced->tracked);
+        reduced->state_count = ls_optimizer_state_count(&c->run.optimizer);
+        reduced->state = calloc(reduced->state_count + 1, synthetic_bytes(s));
+        assert_non_null(reduced->state);
+        if ((ls_impl_find(c->run.impl)->capabilities & LS_CAP_BUCKETS) != 0) {
+            synthetic_protocol(s, reduced);
+        }
         assert_true(reduced->params_before != NULL && reduced->grads != NULL && reduced->params_after != NULL &&
                     reduced->buffers != NULL && reduced->tracked != NULL);
     }
@@ -223,6 +270,8 @@ static inline void synthetic_run(synthetic *s, size_t first) {
         for (size_t rank = 1; rank < c->ranks; rank++) {
             memcpy(ls_case_reduced(c, step, rank)->params_after, ls_case_reduced(c, step, 0)->params_after,
                    synthetic_bytes(s));
+            memcpy(ls_case_reduced(c, step, rank)->state, ls_case_reduced(c, step, 0)->state,
+                   ls_case_reduced(c, step, 0)->state_count * synthetic_bytes(s));
         }
     }
 }
@@ -243,10 +292,19 @@ static inline void synthetic_prepare(synthetic *s, const ls_run *run, const ls_o
     assert_int_equal(cudaSetDevice(0), 0);
     assert_int_equal(ls_replica_open(&s->c.model, &options, &s->replica), LS_OK);
     s->velocity = calloc(1, synthetic_bytes(s));
-    s->pixels = calloc(SYNTHETIC_BATCH, ls_shape_features(s->c.model.input));
-    s->labels = calloc(SYNTHETIC_BATCH, sizeof *s->labels);
+    size_t features = ls_shape_features(s->c.model.input);
+    s->samples.labels = calloc(SYNTHETIC_BATCH, sizeof *s->samples.labels);
+    if (s->data.floats) {
+        s->samples.values = calloc(SYNTHETIC_BATCH * features, sizeof *s->samples.values);
+    } else {
+        s->samples.pixels = calloc(SYNTHETIC_BATCH, features);
+    }
+    if (s->data.target_count > 0) {
+        s->samples.targets = calloc(SYNTHETIC_BATCH * s->data.target_count, sizeof *s->samples.targets);
+    }
     float *initial = calloc(s->c.model.param_count, sizeof *initial);
-    assert_true(s->velocity != NULL && s->pixels != NULL && s->labels != NULL && initial != NULL);
+    assert_true(s->velocity != NULL && s->samples.labels != NULL && initial != NULL);
+    assert_true(s->samples.values != NULL || s->samples.pixels != NULL);
     for (size_t step = 0; step < s->c.steps; step++) {
         synthetic_allocate(s, step);
         synthetic_samples(s, step);
@@ -268,6 +326,7 @@ static inline ls_run synthetic_settings(const char *impl, const char *model, siz
                   .steps = SYNTHETIC_STEPS,
                   .lr = 0.01,
                   .optimizer = {.momentum = 0.5, .weight_decay = 1e-4},
+                  .bucket_bytes = 16384,
                   .seed = 3};
     snprintf(run.impl, sizeof run.impl, "%s", impl);
     snprintf(run.model, sizeof run.model, "%s", model);
@@ -287,8 +346,10 @@ static inline void synthetic_close(synthetic *s) {
     ls_case_close(&s->c);
     ls_dataset_close(&s->data);
     free(s->velocity);
-    free(s->pixels);
-    free(s->labels);
+    free(s->samples.pixels);
+    free(s->samples.values);
+    free(s->samples.labels);
+    free(s->samples.targets);
 }
 
 static inline void synthetic_verify(synthetic *s, const ls_baseline *baseline) {

@@ -111,7 +111,7 @@ static void test_bucket_left_local(void **state) {
         }
     }
     synthetic_verify(&s, NULL);
-    expect_finding(&s, "bits", LS_FAILED, "step 1, reduced gradient: conv1.bias[0] is", "ranks part");
+    expect_finding(&s, "bits", LS_FAILED, "step 1, reduced gradient: conv1.bias[0] (bucket 2) is", "ranks part");
     expect_finding(&s, "reduction", LS_FAILED, "conv1.bias[",
                    "conv1.bias: not reduced: the local gradient of device 0");
     synthetic_close(&s);
@@ -136,7 +136,7 @@ static void test_single_element_beyond_the_bound(void **state) {
             synthetic_put(&s, ls_case_reduced(&s.c, 1, rank)->grads, element, (a + b) / 2 + bound * 5 / 3);
         }
         synthetic_verify(&s, NULL);
-        expect_finding(&s, "reduction", LS_FAILED, "step 1, rank 0: fc.weight[1,1] is", "single elements");
+        expect_finding(&s, "reduction", LS_FAILED, "step 1, rank 0: fc.weight[1,1] (bucket 0) is", "single elements");
         expect_finding(&s, dtype == LS_FLOAT64 ? "float64" : "float32", LS_PASSED, "", "");
         synthetic_close(&s);
     }
@@ -169,7 +169,7 @@ static void test_one_bit_of_one_rank(void **state) {
         synthetic_verify(&s, NULL);
         expect_status(&s, LS_FAILED);
         char expected[128];
-        snprintf(expected, sizeof expected, "step 2, %s: conv1.weight[1,0,0,2] is ", names[which]);
+        snprintf(expected, sizeof expected, "step 2, %s: conv1.weight[1,0,0,2] (bucket 1) is ", names[which]);
         expect_finding(&s, "bits", LS_FAILED, expected, "ranks part");
         const char *detail = synthetic_finding(&s, "bits")->detail;
         assert_non_null(strstr(detail, "0x"));

@@ -29,7 +29,12 @@ static void train(synthetic *s, const double rates[SYNTHETIC_STEPS]) {
         ls_replica_set_lr(s->replica, rates[step]);
         assert_int_equal(ls_replica_update(s->replica), LS_OK);
         for (size_t rank = 0; rank < c->ranks; rank++) {
-            assert_int_equal(ls_replica_read_params(s->replica, ls_case_reduced(c, step, rank)->params_after), LS_OK);
+            ls_capture_reduced *record = ls_case_reduced(c, step, rank);
+            assert_int_equal(ls_replica_read_params(s->replica, record->params_after), LS_OK);
+            for (size_t k = 0; k < record->state_count; k++) {
+                void *state = (char *)record->state + k * bytes;
+                assert_int_equal(ls_replica_read_optimizer_state(s->replica, k, state), LS_OK);
+            }
         }
     }
 }
