@@ -17,7 +17,7 @@ typedef struct ls_selftest {
     bool mpi;                   /* mpirun is here */
 } ls_selftest;
 
-/* One `lockstep-mutants verify`, and what it said. */
+/* One `lockstep-mutants verify`, or train, and what it said. */
 typedef struct ls_selftest_job {
     const char *mutant;  /* LOCKSTEP_MUTANT; empty: none */
     const char *sched;   /* LOCKSTEP_VGPU_SCHED; NULL: not set */
@@ -25,6 +25,7 @@ typedef struct ls_selftest_job {
     unsigned impls;      /* LS_MUTANT_* */
     const char *model;   /* as --model */
     const char *options; /* of verify, separated by blanks */
+    bool train;          /* training as it is done, nothing recorded or waited for between steps; no rows */
     bool one_case;       /* two devices, ranks as threads where the implementation has them */
     json_t *rows;        /* array of the rows of verify, as far as it came; owned: ls_selftest_jobs_close */
     int status;          /* as of waitpid */

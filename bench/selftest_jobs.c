@@ -70,14 +70,16 @@ static void make_words(const ls_selftest *test, const ls_selftest_job *job, size
                                    : "threads,processes");
     (void)snprintf(w->file, sizeof w->file, "%s/%zu.jsonl", test->folder, index);
     add(w, test->program);
-    add(w, "verify");
+    add(w, job->train ? "train" : "verify");
     add(w, "--impl");
     add(w, w->impls);
     add(w, "--model");
     add(w, job->model);
     add_all(w, options);
-    add(w, "--json");
-    add(w, w->file);
+    if (!job->train) {
+        add(w, "--json");
+        add(w, w->file);
+    }
     w->list[w->count] = NULL;
 }
 
