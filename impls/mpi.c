@@ -241,6 +241,7 @@ static ls_rc reduce_bucket(mpi *m, size_t index) {
         return LS_OK;
     }
     LS_CUDA(cudaEventSynchronize(m->copied[index]));
+    LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * element, 1)));
     LS_TRY(allreduce(m, bucket, values));
     LS_CUDA(cudaMemcpyAsync((char *)flat + bucket->offset * element, values, bucket->count * element,
                             cudaMemcpyHostToDevice, m->stream));

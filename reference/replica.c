@@ -125,6 +125,7 @@ ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, 
     replica->options = *options;
     replica->lr = options->lr;
     replica->lanes = ls_lanes();
+    replica->poison = ls_platform_wants_poison();
     while (model->layers[replica->first_param_layer].weight == SIZE_MAX) {
         replica->first_param_layer++; /* ls_model_resolve refuses a model without parameters */
     }

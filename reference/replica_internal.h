@@ -18,6 +18,7 @@ struct ls_replica {
     size_t first_param_layer; /* backward ends here, without an input gradient */
 
     void *params, *grads; /* [param_count], ready order */
+    bool poison;          /* gradients become NaN when the step is over, see ls_platform_wants_poison */
 
     void *optimizer_state[LS_OPTIMIZER_MAX_STATES]; /* [param_count] each; NULL beyond what the optimizer keeps */
     uint64_t optimizer_steps;                       /* made so far */

@@ -49,7 +49,18 @@ ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch) {
     return LS_OK;
 }
 
+/* The last step's gradients have had their last use, the update or a copy to another device, and whoever wanted to read them has
+ * done so: what still uses them gets NaN. */
+static ls_rc poison_grads(ls_replica *replica) {
+    size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
+    LS_CUDA(cudaMemsetAsync(replica->grads, 0xFF, bytes, replica->stream));
+    return LS_OK;
+}
+
 ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
+    if (replica->poison && replica->training) {
+        LS_TRY(poison_grads(replica));
+    }
     if (hooks != NULL && hooks->before_forward != NULL) {
         LS_TRY(hooks->before_forward(hooks->self));
     }
