@@ -13,9 +13,9 @@
 #include "impls/run_dir.h"
 
 static void print_list(void) {
-    printf("%-24s %-4s %-18s %s\n", "mutant", "row", "to be caught by", "fault");
+    printf("%-24s %-4s %-22s %s\n", "mutant", "row", "to be caught by", "fault");
     for (const ls_mutant *m = ls_mutants; m->name != NULL; m++) {
-        printf("%-24s %-4s %-18s %s%s%s%s\n", m->name, m->fault, m->checks, m->summary,
+        printf("%-24s %-4s %-22s %s%s%s%s\n", m->name, m->fault, m->checks, m->summary,
                m->waits != NULL ? " (waits for " : "", m->waits != NULL ? m->waits : "", m->waits != NULL ? ")" : "");
     }
 }

@@ -127,7 +127,7 @@ static void print_line(const ls_mutant *m, const outcome *o, const char *status)
     if (o != NULL) {
         (void)snprintf(cases, sizeof cases, "%zu/%zu", o->caught, o->cases - o->skipped);
     }
-    printf("%-24s %-4s %-18s %-42s %6s  %s\n", m->name, m->fault, m->checks, o != NULL ? o->by : "-", cases, status);
+    printf("%-24s %-4s %-22s %-44s %5s  %s\n", m->name, m->fault, m->checks, o != NULL ? o->by : "-", cases, status);
 }
 
 /* The settings of every line once more without a fault, each setting once: all must pass, else a FAILED shows nothing. */
@@ -177,7 +177,7 @@ static ls_rc run_controls(const ls_selftest *test, const ls_selftest_job *jobs, 
 }
 
 static void print_head(void) {
-    printf("%-24s %-4s %-18s %-42s %6s  %s\n", "mutant", "row", "to be caught by", "caught by", "cases", "status");
+    printf("%-24s %-4s %-22s %-44s %5s  %s\n", "mutant", "row", "to be caught by", "caught by", "cases", "status");
 }
 
 /* Prints a line and counts it: a mutant of several lines is caught when all of them are. */

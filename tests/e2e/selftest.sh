@@ -11,6 +11,7 @@ grep -qE '^Without a fault: .* all passed$' "$work/out" || fail "no run without 
 grep -qE '^([3-9][0-9]|[1-9][0-9]{2}) listed mutants: [0-9]+ caught, 0 survived, 0 skipped; 4 more wait' "$work/out" ||
   fail "$(grep listed "$work/out")"
 grep -qE '^family: [0-9]{3,} generated faults, [0-9]{3,} caught, 0 survived' "$work/out" || fail "$(tail -n 2 "$work/out")"
+! grep -E '^  d?dp: redundant: .* cudaStreamWaitEvent' "$work/out" || fail "an event is awaited that nothing needs"
 [ ! -s "$work/err" ] || fail "stderr is not empty: $(head -n 1 "$work/err")"
 jq -s -e 'length > 50 and all(.kind == "selftest" and .schema == 1 and (.status | test("^(CAUGHT|REDUNDANT)$"))
   and (.mutant | length > 0))' "$work/rows.jsonl" >/dev/null || fail "a row is not as documented"
