@@ -82,9 +82,9 @@ static ls_rc broadcast_parameters(mpi *m, uint64_t seed) {
     m->counters.broadcasts++;
     m->counters.broadcast_bytes += m->model->param_count * element;
     LS_TRY(ls_protocol_broadcast(&m->protocol, m->dtype, m->model->param_count, 0));
+    /* Not waited for: the next use of the host memory is a copy that follows on the same stream. */
     LS_CUDA(cudaMemcpyAsync(ls_replica_params(m->replica), m->host, m->model->param_count * element,
                             cudaMemcpyHostToDevice, m->stream));
-    LS_CUDA(cudaStreamSynchronize(m->stream));
     return LS_OK;
 }
 
