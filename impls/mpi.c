@@ -232,7 +232,7 @@ static ls_rc allreduce(mpi *m, const ls_bucket *bucket, void *values) {
     LS_TRY(ls_mpi_sum(values, count, mpi_type(m->dtype), INT_MAX));
     m->counters.allreduces++;
     m->counters.allreduce_bytes += bucket->count * ls_dtype_size(m->dtype);
-    return ls_protocol_allreduce(&m->protocol, m->dtype, bucket->count);
+    return ls_protocol_allreduce(&m->protocol, m->dtype, count);
 }
 
 static ls_rc reduce_bucket(mpi *m, size_t index) {
@@ -245,6 +245,7 @@ static ls_rc reduce_bucket(mpi *m, size_t index) {
         return LS_OK;
     }
     LS_CUDA(cudaEventSynchronize(m->copied[index]));
+    LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * element, 1)));
     LS_TRY(allreduce(m, bucket, values));
     LS_CUDA(cudaMemcpyAsync((char *)flat + bucket->offset * element, values, bucket->count * element,
                             cudaMemcpyHostToDevice, m->stream));
