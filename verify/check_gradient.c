@@ -244,16 +244,18 @@ static void gradients_close(gradients *g) {
     free(g->informative);
 }
 
-/* Agreement within a bound as large as the gradient itself shows nothing: zeros would agree as well. A bias may be like that
- * in every step, in front of a batchnorm, which takes it out again; the weight beside it may not. */
+/* Agreement within a bound as large as the gradient itself shows nothing: zeros would agree as well. Single tensors are like
+ * that by nature (what a batchnorm takes out again: the bias in front of it); a network of nothing else is not. */
 static void mistrust(const ls_case *c, const gradients *g, ls_finding *finding) {
+    bool informative = false;
     for (size_t tensor = 0; tensor < c->model.param_tensors; tensor++) {
-        const ls_param *param = &c->model.params[tensor];
+        informative = informative || g->informative[tensor];
         if (!g->nonzero[tensor]) {
-            ls_finding_mistrust(finding, "the gradient of %s is zero in every step", param->name);
-        } else if (!g->informative[tensor] && c->model.layers[param->layer].weight == tensor) {
-            ls_finding_mistrust(finding, "the gradient of %s is no larger than rounding in every step", param->name);
+            ls_finding_mistrust(finding, "the gradient of %s is zero in every step", c->model.params[tensor].name);
         }
+    }
+    if (!informative) {
+        ls_finding_mistrust(finding, "in every step every gradient is smaller than what rounding may make of it");
     }
 }
 
