@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "bench/micro_job.h"
+#include "bench/stats.h"
 #include "impls/launch.h"
 #include "impls/launch_mpi.h"
 #include "impls/run_dir.h"
@@ -58,44 +60,60 @@ static struct timespec in_100_ms(void) {
     return t;
 }
 
-/* What ended or failed, said once: by the rank that failed, else by us. */
+/* Says once why the crew ends: what the rank has printed itself, else what; lines of the others are about what its end did to
+ * them. rank -1: any. */
 static ls_rc give_up(ls_crew *crew, int rank, ls_rc rc, const char *what) {
     char said[256] = "";
     crew->broken = true;
     crew->rc = rc;
+    if (crew->kind == LS_CREW_THREADS && what == NULL) {
+        return rc; /* printed by the rank */
+    }
     if (crew->kind != LS_CREW_THREADS) {
         usleep(200000); /* what the rank wrote is on its way through the pipe, mpirun's pipes perhaps */
         ls_error_lines_read(crew->watch.lines);
-        if (ls_error_lines_settle(crew->watch.lines, rank, true, said, sizeof said)) {
+        if (ls_error_lines_settle(crew->watch.lines, rank, rank < 0, said, sizeof said) && what == NULL) {
             return rc;
         }
-    } else if (what == NULL) {
-        return rc;
     }
-    return ls_fail(rc, "a rank of the measurement (%s) %s", ls_crew_kind_name(crew->kind),
-                   what != NULL ? what : "failed");
+    const char *hint = crew->kind == LS_CREW_MPI ? ls_error_lines_hint(crew->watch.lines) : "";
+    return ls_fail(rc, "%s of the measurement (%s) %s%s%.200s", rank < 0 ? "a rank" : "the rank",
+                   ls_crew_kind_name(crew->kind), what != NULL ? what : "failed", hint[0] != '\0' ? ": " : "", hint);
 }
 
-/* Looks after the ranks while they work. */
+/* A process of ours that is gone: killed, or ended by itself. */
+static ls_rc look_at_children(ls_crew *crew, bool killed_only) {
+    for (size_t i = 0; i < crew->watch.count; i++) {
+        if (!ls_child_poll(&crew->watch.children[i])) {
+            continue;
+        }
+        int status = crew->watch.children[i].status, rank = crew->watch.mpirun ? -1 : (int)i;
+        char what[160];
+        if (WIFSIGNALED(status)) {
+            snprintf(what, sizeof what, "was killed by signal %d (%s): rank %d, pid %ld", WTERMSIG(status),
+                     strsignal(WTERMSIG(status)), rank, (long)crew->watch.children[i].pid);
+            return give_up(crew, rank, LS_DEVICE_FAILED, what);
+        }
+        if (!killed_only) {
+            return give_up(crew, rank, WEXITSTATUS(status) == LS_BAD_INPUT ? LS_BAD_INPUT : LS_DEVICE_FAILED, NULL);
+        }
+    }
+    return LS_OK;
+}
+
+/* Looks after the ranks while they work. A rank that was killed comes first: others fail because of it. */
 static ls_rc look(ls_crew *crew) {
+    if (crew->kind != LS_CREW_THREADS) {
+        ls_error_lines_read(crew->watch.lines);
+        LS_TRY(look_at_children(crew, true));
+    }
     for (size_t r = 0; r < crew->world; r++) {
         int rc = atomic_load(&crew->page->rank[r].rc);
         if (rc != LS_OK) {
             return give_up(crew, (int)r, (ls_rc)rc, NULL);
         }
     }
-    if (crew->kind == LS_CREW_THREADS) {
-        return LS_OK;
-    }
-    ls_error_lines_read(crew->watch.lines);
-    for (size_t i = 0; i < crew->watch.count; i++) {
-        if (ls_child_poll(&crew->watch.children[i])) {
-            int status = crew->watch.children[i].status;
-            ls_rc rc = WIFEXITED(status) && WEXITSTATUS(status) == LS_BAD_INPUT ? LS_BAD_INPUT : LS_DEVICE_FAILED;
-            return give_up(crew, -1, rc, "ended before its time");
-        }
-    }
-    return LS_OK;
+    return crew->kind != LS_CREW_THREADS ? look_at_children(crew, false) : LS_OK;
 }
 
 /* Waits until every rank has posted once more. */
@@ -148,6 +166,19 @@ ls_rc ls_crew_measure(ls_crew *crew, size_t slot, size_t iterations, double *sec
         }
     }
     return LS_OK;
+}
+
+ls_rc ls_crew_line_seconds(ls_crew *crew, double *seconds) {
+    double trips[21];
+    const size_t count = sizeof trips / sizeof trips[0];
+    *seconds = 0;
+    if (crew->world < 2) {
+        return LS_OK;
+    }
+    LS_TRY(ls_crew_prepare(crew, LS_MICRO_SLOTS - 1, &(ls_micro_job){.op = "line"}));
+    LS_TRY(ls_crew_measure(crew, LS_MICRO_SLOTS - 1, count, trips));
+    *seconds = ls_stats_summarize(trips, count).minimum;
+    return ls_crew_release(crew, LS_MICRO_SLOTS - 1);
 }
 
 ls_rc ls_crew_check(ls_crew *crew, size_t slot, uint64_t *wrong) {

@@ -29,6 +29,9 @@ ls_rc ls_crew_release(ls_crew *crew, size_t slot);
 
 /* seconds[iterations]: of each, the maximum over the ranks. All ranks do as many. */
 ls_rc ls_crew_measure(ls_crew *crew, size_t slot, size_t iterations, double *seconds);
+/* A cache line's round trip between ranks 0 and 1 in seconds, the fastest of several measurements (others share the cores); 0
+ * with one rank. Uses the last slot. */
+ls_rc ls_crew_line_seconds(ls_crew *crew, double *seconds);
 /* Wrong elements on all ranks together. */
 ls_rc ls_crew_check(ls_crew *crew, size_t slot, uint64_t *wrong);
 

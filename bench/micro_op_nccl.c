@@ -52,6 +52,7 @@ static ls_rc allocate(nccl_job *j) {
     }
     LS_CUDA(cudaMalloc((void **)&j->meeting, sizeof *j->meeting));
     LS_CUDA(cudaMemset(j->meeting, 0, sizeof *j->meeting));
+    LS_CUDA(cudaDeviceSynchronize()); /* the memset is not in the order of our stream */
     bool inside = j->job.in_place;
     j->call.send = (char *)j->buffer + (inside && !j->collective->sends_all ? part : 0);
     j->call.recv = (char *)j->received + (inside && !j->collective->receives_all ? part : 0);

@@ -84,6 +84,7 @@ static ls_rc apart_open(ls_micro_place *place, const ls_micro_job *job, void **s
         LS_TRY(ls_micro_communicator(place));
         LS_CUDA(cudaMalloc((void **)&j->meeting, sizeof *j->meeting));
         LS_CUDA(cudaMemset(j->meeting, 0, sizeof *j->meeting));
+        LS_CUDA(cudaDeviceSynchronize()); /* the memset is not in the order of our stream */
     }
     return LS_OK;
 }

@@ -5,13 +5,8 @@
 #include "bench/micro_ops.h"
 
 const ls_micro_op *const ls_micro_ops[] = {
-    &ls_micro_op_nccl,
-    &ls_micro_op_mpi,
-    &ls_micro_op_memory,
-    &ls_micro_op_fma,
-    &ls_micro_op_ddp,
-    &ls_micro_op_apart,
-    NULL,
+    &ls_micro_op_nccl, &ls_micro_op_mpi, &ls_micro_op_memory, &ls_micro_op_fma,
+    &ls_micro_op_line, &ls_micro_op_ddp, &ls_micro_op_apart,  NULL,
 };
 
 const ls_micro_op *ls_micro_op_find(const char *name) {

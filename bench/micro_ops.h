@@ -8,6 +8,8 @@
 extern const ls_micro_op ls_micro_op_nccl, ls_micro_op_mpi;
 /* Plain loops: memory read and written in place, fused multiply-adds in registers. They use no device. */
 extern const ls_micro_op ls_micro_op_memory, ls_micro_op_fma;
+/* A cache line from one rank to another and back. */
+extern const ls_micro_op ls_micro_op_line;
 /* A step of training: DistributedDataParallel, and replicas that only meet at a barrier. */
 extern const ls_micro_op ls_micro_op_ddp, ls_micro_op_apart;
 

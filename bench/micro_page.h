@@ -71,6 +71,7 @@ typedef struct ls_micro_page {
     sem_t done;           /* posted by each rank after each order */
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation; /* barriers passed */
+    _Alignas(64) _Atomic uint32_t ball;       /* between ranks 0 and 1: bench/micro_op_line.c */
     ls_micro_page_rank rank[];
 } ls_micro_page;
 

@@ -88,10 +88,25 @@ double ls_micro_fma_peak(ls_dtype dtype) {
     return best;
 }
 
-void ls_micro_memory_run(float *values, size_t count, float factor) {
-    for (size_t i = 0; i < count; i++) {
-        values[i] *= factor;
+#define MEMORY_LOOP(name, attribute)                                        \
+    attribute static void name(float *values, size_t count, float factor) { \
+        for (size_t i = 0; i < count; i++) {                                \
+            values[i] *= factor;                                            \
+        }                                                                   \
     }
+MEMORY_LOOP(memory_baseline, )
+#if defined(__x86_64__)
+MEMORY_LOOP(memory_avx2, AVX2)
+#endif
+
+void ls_micro_memory_run(float *values, size_t count, float factor) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        memory_avx2(values, count, factor);
+        return;
+    }
+#endif
+    memory_baseline(values, count, factor);
 }
 
 /* Bytes a second of the better loop over `bytes` of memory, each repeated for about a millisecond. */

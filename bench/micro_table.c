@@ -191,7 +191,10 @@ static ls_rc print_table(table *t) {
            !t->options->check ? "(not checked)"
            : t->wrong == 0    ? "OK"
                               : "FAILED");
-    printf("# Avg bus bandwidth    : %.4f\n#\n", t->bus_count > 0 ? t->bus_sum / (double)t->bus_count : 0);
+    printf("# Avg bus bandwidth    : %.4f\n", t->bus_count > 0 ? t->bus_sum / (double)t->bus_count : 0);
+    double line = 0;
+    LS_TRY(ls_crew_line_seconds(t->crew, &line));
+    printf("# Cache line, there and back, ranks 0 and 1 : %.0f ns\n#\n", line * 1e9);
     return LS_OK;
 }
 

@@ -107,6 +107,10 @@ void ls_result_set_math(json_t *row, const json_t *ranks) {
 }
 
 ls_rc ls_results_check(const char *path) {
+    if (strcmp(path, "-") == 0) {
+        return ls_fail(LS_BAD_INPUT,
+                       "results need a file, found '-': on stdout their rows would stand among other lines");
+    }
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) {
         return ls_fail(LS_BAD_INPUT, "cannot write results to '%s': %s", path, strerror(errno));

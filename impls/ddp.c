@@ -163,7 +163,8 @@ static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     LS_TRY(ls_setup_replica(run, d->model, d->rank.device, max_batch, &d->replica));
     d->compute = ls_replica_stream(d->replica);
     ls_replica_set_masks(d->replica, run->seed, d->rank.rank);
-    ls_bucket_plan_make(d->model, d->dtype, run->bucket_bytes, &d->plan);
+    size_t cap = LS_MUTANT(cap_ignored) ? SIZE_MAX : run->bucket_bytes;
+    ls_bucket_plan_make(d->model, d->dtype, cap, &d->plan);
     d->protocol = (ls_protocol){.record = run->capture, .plan = &d->plan};
     d->counters.buckets = d->plan.count;
     LS_CUDA(cudaStreamCreateWithFlags(&d->communication, cudaStreamNonBlocking));

@@ -83,9 +83,9 @@ static ls_rc broadcast_parameters(mpi *m, uint64_t seed) {
     m->counters.broadcasts++;
     m->counters.broadcast_bytes += m->model->param_count * element;
     LS_TRY(ls_protocol_broadcast(&m->protocol, m->dtype, m->model->param_count, 0));
+    /* Not waited for: the next use of the host memory is a copy that follows on the same stream. */
     LS_CUDA(cudaMemcpyAsync(ls_replica_params(m->replica), m->host, m->model->param_count * element,
                             cudaMemcpyHostToDevice, m->stream));
-    LS_CUDA(cudaStreamSynchronize(m->stream));
     return LS_OK;
 }
 
@@ -93,7 +93,8 @@ static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
     LS_TRY(ls_setup_replica(run, m->model, m->device, max_batch, &m->replica));
     m->stream = ls_replica_stream(m->replica);
     ls_replica_set_masks(m->replica, run->seed, m->world.rank);
-    ls_bucket_plan_make(m->model, m->dtype, run->bucket_bytes, &m->plan);
+    size_t cap = LS_MUTANT(cap_ignored) ? SIZE_MAX : run->bucket_bytes;
+    ls_bucket_plan_make(m->model, m->dtype, cap, &m->plan);
     m->protocol = (ls_protocol){.record = run->capture, .plan = &m->plan};
     m->counters.buckets = m->plan.count;
     for (size_t i = 0; i < m->plan.count; i++) {
@@ -231,7 +232,7 @@ static ls_rc allreduce(mpi *m, const ls_bucket *bucket, void *values) {
     LS_TRY(ls_mpi_sum(values, count, mpi_type(m->dtype), INT_MAX));
     m->counters.allreduces++;
     m->counters.allreduce_bytes += bucket->count * ls_dtype_size(m->dtype);
-    return ls_protocol_allreduce(&m->protocol, m->dtype, bucket->count);
+    return ls_protocol_allreduce(&m->protocol, m->dtype, count);
 }
 
 static ls_rc reduce_bucket(mpi *m, size_t index) {
@@ -244,6 +245,7 @@ static ls_rc reduce_bucket(mpi *m, size_t index) {
         return LS_OK;
     }
     LS_CUDA(cudaEventSynchronize(m->copied[index]));
+    LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * element, 1)));
     LS_TRY(allreduce(m, bucket, values));
     LS_CUDA(cudaMemcpyAsync((char *)flat + bucket->offset * element, values, bucket->count * element,
                             cudaMemcpyHostToDevice, m->stream));

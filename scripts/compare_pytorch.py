@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Holds Lockstep against PyTorch: both train the sources' networks on the same images, and what comes out is compared.
 
-The default compares initial values, sample order, gradients and losses, single and on two ranks, in float32 and float64.
---speed measures instead how fast the two are. Exit codes: 0 all within bounds, 1 something is not, 2 wrong usage or bad
-input, 3 PyTorch is missing or a run failed. See docs/compare-pytorch.md.
+The default compares initial values, sample order, gradients and losses, single and on two ranks, in float32 and
+float64. --speed measures instead how fast the two are. Exit codes: 0 all within bounds, 1 something is not, 2 wrong
+usage or bad input, 3 PyTorch is missing or a run failed. See docs/compare-pytorch.md.
 """
 import argparse
 import importlib.util
@@ -31,7 +31,7 @@ def parse(words: List[str]) -> argparse.Namespace:
                         help=f"of --speed, {LEAST_ROUNDS} at least [%(default)s]")
     arguments = parser.parse_args(words)
     if arguments.rounds < LEAST_ROUNDS:
-        parser.error(f"--rounds: expected {LEAST_ROUNDS} or more, found {arguments.rounds}: fewer give no interval at 95 %")
+        parser.error(f"--rounds: expected {LEAST_ROUNDS} or more, found {arguments.rounds}; fewer give no interval")
     if arguments.speed and arguments.goldens:
         parser.error("--goldens does not go with --speed")
     return arguments
@@ -45,7 +45,8 @@ def compare(arguments: argparse.Namespace, program: str, folder: str) -> List[Di
     images, labels = read_set(arguments.data)
     setting = checks.Setting(program, folder, write_set(os.path.join(folder, "all"), images, labels), images, labels)
     layout = "{:<17} {:<9} {:<7} {:<10} {:<18} {:>9} {:>7}  {:<6}  {}"
-    print(layout.format("check", "network", "dtype", "lockstep", "pytorch", "observed", "bound", "status", "detail"))
+    titles = ("check", "network", "dtype", "lockstep", "pytorch", "observed", "bound", "status", "detail")
+    print(layout.format(*titles))
     rows: List[checks.Row] = []
 
     def show(row: checks.Row) -> None:

@@ -13,6 +13,8 @@ static ls_rc measure_step(const ls_check_input *input, size_t step, double *refe
         ls_distance d = ls_distance_measure(c->run.dtype, ls_case_reduced(c, step, 0)->grads, reference, param->offset,
                                             param->count);
         size_t at = step * out->tensors + tensor;
+        out->absolute_l2[at] = d.l2;
+        out->absolute_max[at] = d.max;
         out->relative_l2[at] = d.l2 == 0 ? 0 : d.l2 / d.reference_l2;
         out->relative_max[at] = d.l2 == 0 ? 0 : d.max / d.reference_max;
     }
@@ -24,10 +26,15 @@ ls_rc ls_baseline_measure(const ls_check_input *input, ls_baseline *out) {
     size_t count = c->steps * c->model.param_tensors;
     *out = (ls_baseline){.steps = c->steps,
                          .tensors = c->model.param_tensors,
+                         .absolute_l2 = ls_calloc(count, sizeof(double), "errors of the baseline"),
+                         .absolute_max = ls_calloc(count, sizeof(double), "errors of the baseline"),
                          .relative_l2 = ls_calloc(count, sizeof(double), "errors of the baseline"),
                          .relative_max = ls_calloc(count, sizeof(double), "errors of the baseline")};
     double *reference = ls_calloc(c->model.param_count, sizeof *reference, "a gradient");
-    ls_rc rc = out->relative_l2 != NULL && out->relative_max != NULL && reference != NULL ? LS_OK : LS_DEVICE_FAILED;
+    ls_rc rc = out->absolute_l2 != NULL && out->absolute_max != NULL && out->relative_l2 != NULL &&
+                       out->relative_max != NULL && reference != NULL
+                   ? LS_OK
+                   : LS_DEVICE_FAILED;
     for (size_t step = 0; step < c->steps && rc == LS_OK; step++) {
         rc = measure_step(input, step, reference, out);
     }
@@ -39,6 +46,8 @@ ls_rc ls_baseline_measure(const ls_check_input *input, ls_baseline *out) {
 }
 
 void ls_baseline_close(ls_baseline *baseline) {
+    free(baseline->absolute_l2);
+    free(baseline->absolute_max);
     free(baseline->relative_l2);
     free(baseline->relative_max);
     *baseline = (ls_baseline){0};

@@ -24,8 +24,9 @@ typedef struct ls_finding {
  * by. Arrays [steps][tensors], owned: ls_baseline_close. */
 typedef struct ls_baseline {
     size_t steps, tensors;
-    double *relative_l2;  /* ||g - oracle|| / ||oracle|| */
-    double *relative_max; /* max|g - oracle| / max|oracle| */
+    double *absolute_l2, *absolute_max; /* ||g - oracle||, max|g - oracle| */
+    double *relative_l2;                /* ||g - oracle|| / ||oracle|| */
+    double *relative_max;               /* max|g - oracle| / max|oracle| */
 } ls_baseline;
 
 typedef struct ls_check_input {
@@ -72,11 +73,6 @@ ls_rc ls_case_verify(const ls_check_input *input, ls_verdict *out);
 /* Fills a baseline from a case of `single`. */
 ls_rc ls_baseline_measure(const ls_check_input *input, ls_baseline *out);
 void ls_baseline_close(ls_baseline *baseline);
-
-/* The relative error per tensor that a gradient of this case may have (check_gradient.c). */
-double ls_gradient_limit(const ls_check_input *input, size_t step, size_t tensor);
-/* The same for max|error|/max|gradient|. */
-double ls_gradient_limit_max(const ls_check_input *input, size_t step, size_t tensor);
 
 /* For checks: enters a value with its bound; keeps the worst. False when it lies beyond the bound. */
 bool ls_finding_measure(ls_finding *finding, double observed, double bound);

@@ -4,21 +4,8 @@
 #include <string.h>
 
 #include "reference/hash.h"
+#include "verify/oracle_cache_parts.h"
 #include "verify/values.h"
-
-typedef struct entry {
-    uint64_t key[2]; /* two hashes of the same bytes, so that a chance equality is out of the question */
-    ls_oracle_local local;
-} entry;
-
-struct ls_oracle_cache {
-    bool has_model;
-    ls_model model;
-    ls_oracle *oracle;
-    size_t count, capacity;
-    entry **entries; /* pointers, so that an answer stays where it is */
-    size_t computed, reused;
-};
 
 ls_rc ls_oracle_cache_open(ls_oracle_cache **out) {
     *out = ls_calloc(1, sizeof **out, "the oracle's results");
@@ -33,6 +20,7 @@ static void forget(ls_oracle_cache *cache) {
         free(cache->entries[i]);
     }
     free(cache->entries);
+    ls_oracle_cache_forget_roundings(cache);
     cache->entries = NULL;
     cache->count = 0;
     cache->capacity = 0;
@@ -66,7 +54,7 @@ static bool same_model(const ls_model *a, const ls_model *b) {
     return same;
 }
 
-static ls_rc use_model(ls_oracle_cache *cache, const ls_model *model) {
+ls_rc ls_oracle_cache_use_model(ls_oracle_cache *cache, const ls_model *model) {
     if (cache->has_model && same_model(&cache->model, model)) {
         return LS_OK;
     }
@@ -79,35 +67,27 @@ static ls_rc use_model(ls_oracle_cache *cache, const ls_model *model) {
     return LS_OK;
 }
 
-/* What the oracle reads, in its own types. */
-typedef struct problem {
-    double *params, *x;
-    int32_t *labels;
-    double *targets; /* NULL: none */
-    ls_oracle_input input;
-} problem;
-
-static void problem_close(problem *p) {
+void ls_oracle_problem_close(ls_oracle_problem *p) {
     free(p->params);
     free(p->x);
     free(p->labels);
     free(p->targets);
 }
 
-static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem *p) {
+ls_rc ls_oracle_problem_open(const ls_case *c, size_t step, size_t device, ls_oracle_problem *p) {
     const ls_capture_local *local = ls_case_local(c, step, device);
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
     size_t features = ls_shape_features(c->model.input);
     size_t count = (size_t)local->count;
-    *p = (problem){.params = ls_calloc(c->model.param_count, sizeof(double), "parameters"),
-                   .x = ls_calloc(count * features, sizeof(double), "inputs"),
-                   .labels = ls_calloc(count, sizeof(int32_t), "labels")};
+    *p = (ls_oracle_problem){.params = ls_calloc(c->model.param_count, sizeof(double), "parameters"),
+                             .x = ls_calloc(count * features, sizeof(double), "inputs"),
+                             .labels = ls_calloc(count, sizeof(int32_t), "labels")};
     size_t target_count = c->data->targets != NULL ? c->data->target_count : 0;
     if (target_count > 0) {
         p->targets = ls_calloc(count * target_count, sizeof(double), "targets");
     }
     if (p->params == NULL || p->x == NULL || p->labels == NULL || (target_count > 0 && p->targets == NULL)) {
-        problem_close(p);
+        ls_oracle_problem_close(p);
         return LS_DEVICE_FAILED;
     }
     for (size_t i = 0; i < c->model.param_count; i++) {
@@ -137,7 +117,7 @@ static ls_rc problem_open(const ls_case *c, size_t step, size_t device, problem 
     return LS_OK;
 }
 
-static void make_key(const ls_case *c, size_t step, size_t device, uint64_t key[2]) {
+void ls_oracle_cache_key(const ls_case *c, size_t step, size_t device, uint64_t key[2]) {
     const ls_capture_local *local = ls_case_local(c, step, device);
     const void *params = ls_case_reduced(c, step, ls_case_rank_of(c, device))->params_before;
     double loss[] = {(double)c->run.loss.kind, c->run.loss.label_smoothing};
@@ -163,17 +143,17 @@ static const ls_oracle_local *find(const ls_oracle_cache *cache, const uint64_t 
 }
 
 /* Room for one more entry; the entry itself is zeroed and has its gradient allocated. */
-static ls_rc add_entry(ls_oracle_cache *cache, entry **out) {
+static ls_rc add_entry(ls_oracle_cache *cache, ls_oracle_entry **out) {
     if (cache->count == cache->capacity) {
         size_t capacity = cache->capacity == 0 ? 64 : cache->capacity * 2;
-        entry **grown = realloc(cache->entries, capacity * sizeof(entry *));
+        ls_oracle_entry **grown = realloc(cache->entries, capacity * sizeof(ls_oracle_entry *));
         if (grown == NULL) {
             return ls_fail(LS_DEVICE_FAILED, "out of memory for the oracle's results");
         }
         cache->entries = grown;
         cache->capacity = capacity;
     }
-    entry *e = ls_calloc(1, sizeof *e, "a result of the oracle");
+    ls_oracle_entry *e = ls_calloc(1, sizeof *e, "a result of the oracle");
     double *grads = ls_calloc(cache->model.param_count, sizeof(double), "a gradient of the oracle");
     double *statistics = ls_calloc(cache->model.buffer_count, sizeof(double), "statistics of the oracle");
     double *error = ls_calloc(cache->model.buffer_count, sizeof(double), "statistics of the oracle");
@@ -194,17 +174,17 @@ static ls_rc add_entry(ls_oracle_cache *cache, entry **out) {
 
 ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t step, size_t device,
                             const ls_oracle_local **out) {
-    LS_TRY(use_model(cache, &c->model));
+    LS_TRY(ls_oracle_cache_use_model(cache, &c->model));
     uint64_t key[2];
-    make_key(c, step, device, key);
+    ls_oracle_cache_key(c, step, device, key);
     *out = find(cache, key);
     if (*out != NULL) {
         cache->reused++;
         return LS_OK;
     }
-    problem p;
-    LS_TRY(problem_open(c, step, device, &p));
-    entry *e = NULL;
+    ls_oracle_problem p;
+    LS_TRY(ls_oracle_problem_open(c, step, device, &p));
+    ls_oracle_entry *e = NULL;
     ls_rc rc = add_entry(cache, &e);
     if (rc == LS_OK) {
         memcpy(e->key, key, sizeof e->key);
@@ -216,8 +196,13 @@ ls_rc ls_oracle_cache_local(ls_oracle_cache *cache, const ls_case *c, size_t ste
         cache->computed++;
         *out = &e->local;
     }
-    problem_close(&p);
+    ls_oracle_problem_close(&p);
     return rc;
+}
+
+double ls_oracle_cache_weight(const ls_case *c, const ls_oracle_loss *kind, double sum, double samples) {
+    double slope = samples > 0 ? ls_oracle_loss_slope(kind, sum, samples, c->model.classes) : 0;
+    return c->reduction == LS_REDUCTION_MEAN ? slope / (double)c->ranks : slope;
 }
 
 ls_rc ls_oracle_cache_weights(ls_oracle_cache *cache, const ls_case *c, size_t step, double *weights, double *loss) {
@@ -235,11 +220,10 @@ ls_rc ls_oracle_cache_weights(ls_oracle_cache *cache, const ls_case *c, size_t s
                 samples += (double)ls_case_local(c, step, device)->count;
             }
         }
-        double slope = samples > 0 ? ls_oracle_loss_slope(&kind, sum, samples, c->model.classes) : 0;
         *loss += samples > 0 ? ls_oracle_loss_value(&kind, sum, samples, c->model.classes) / ranks : 0;
         for (size_t device = 0; device < c->devices; device++) {
             if (ls_case_rank_of(c, device) == rank) {
-                weights[device] = c->reduction == LS_REDUCTION_MEAN ? slope / ranks : slope;
+                weights[device] = ls_oracle_cache_weight(c, &kind, sum, samples);
             }
         }
     }
@@ -263,42 +247,6 @@ ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t st
     memset(grads, 0, c->model.param_count * sizeof *grads);
     double *weights = ls_calloc(c->devices, sizeof *weights, "weights of devices");
     ls_rc rc = weights != NULL ? add_locals(cache, c, step, weights, grads, loss) : LS_DEVICE_FAILED;
-    free(weights);
-    return rc;
-}
-
-static ls_rc add_magnitudes(ls_oracle_cache *cache, const ls_case *c, size_t step, const double *weights,
-                            double *magnitudes, double *unused) {
-    double loss = 0;
-    for (size_t device = 0; device < c->devices; device++) {
-        problem p;
-        if (weights[device] == 0) {
-            continue; /* no samples */
-        }
-        LS_TRY(problem_open(c, step, device, &p));
-        p.input.denominator = 1 / weights[device];
-        p.input.magnitudes = magnitudes;
-        int failed = ls_oracle_gradient(cache->oracle, &p.input, unused, &loss, NULL);
-        problem_close(&p);
-        if (failed != 0) {
-            return ls_fail(LS_DEVICE_FAILED, "out of memory in the oracle");
-        }
-    }
-    return LS_OK;
-}
-
-ls_rc ls_oracle_cache_magnitudes(ls_oracle_cache *cache, const ls_case *c, size_t step, double *magnitudes) {
-    LS_TRY(use_model(cache, &c->model));
-    memset(magnitudes, 0, c->model.param_count * sizeof *magnitudes);
-    double *unused = ls_calloc(c->model.param_count, sizeof(double), "a gradient");
-    double *weights = ls_calloc(c->devices, sizeof *weights, "weights of devices");
-    double loss = 0;
-    ls_rc rc = LS_DEVICE_FAILED;
-    if (unused != NULL && weights != NULL) {
-        rc = ls_oracle_cache_weights(cache, c, step, weights, &loss);
-        rc = rc == LS_OK ? add_magnitudes(cache, c, step, weights, magnitudes, unused) : rc;
-    }
-    free(unused);
     free(weights);
     return rc;
 }

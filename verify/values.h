@@ -16,6 +16,10 @@ static inline double ls_roundoff(ls_dtype dtype) {
 static inline double ls_smallest(ls_dtype dtype) {
     return dtype == LS_FLOAT64 ? 0x1p-1074 : 0x1p-149;
 }
+/* The smallest number of the normal range: what a device that flushes to zero may lose. */
+static inline double ls_smallest_normal(ls_dtype dtype) {
+    return dtype == LS_FLOAT64 ? 0x1p-1022 : 0x1p-126;
+}
 
 /* How values differ from a reference over count elements. Not-a-number anywhere makes every distance infinite. */
 typedef struct ls_distance {

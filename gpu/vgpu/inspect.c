@@ -26,6 +26,13 @@ size_t vgpu_take_declaration(const vgpu_access **list) {
     return count;
 }
 
+const char *vgpu_source_name(const char *file) {
+    while (strncmp(file, "../", 3) == 0) {
+        file += 3;
+    }
+    return file;
+}
+
 /* Kernels' names are the text of a macro's argument, with parentheses and template arguments. */
 void vgpu_describe_operation(char *text, size_t size, const char *name, int device, unsigned stream,
                              struct vgpu_place place) {
@@ -33,7 +40,7 @@ void vgpu_describe_operation(char *text, size_t size, const char *name, int devi
     char queue[32];
     const char *start = name + strspn(name, "(");
     if (place.file != NULL) {
-        snprintf(where, sizeof where, ", %s:%d", place.file, place.line);
+        snprintf(where, sizeof where, ", %s:%d", vgpu_source_name(place.file), place.line);
     }
     snprintf(queue, sizeof queue, stream == 0 ? "default stream" : "stream %u", stream);
     snprintf(text, size, "%.*s (%s of device %d%s)", (int)strcspn(start, "<)"), start, queue, device, where);

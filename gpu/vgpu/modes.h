@@ -56,6 +56,8 @@ size_t vgpu_take_declaration(const vgpu_access **list);
 void vgpu_describe_operation(char *text, size_t size, const char *name, int device, unsigned stream,
                              struct vgpu_place place);
 
+/* A source file as seen from the root of the tree: the compiler names it from the build folder. */
+const char *vgpu_source_name(const char *file);
 /* vgpu_submit for operations that are no kernels. */
 cudaError_t vgpu_submit_kind(cudaStream_t stream, const char *name, cudaError_t (*run)(void *payload),
                              const void *payload, size_t bytes, vgpu_kind kind, const vgpu_joint *joint);

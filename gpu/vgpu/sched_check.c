@@ -380,7 +380,7 @@ static cudaError_t find_pending(const void *pointer, size_t size, unsigned how, 
     describe_use(use, sizeof use, &conflict.before);
     char where[256] = "";
     if (vgpu_place.file != NULL) {
-        snprintf(where, sizeof where, " (%s:%d)", vgpu_place.file, vgpu_place.line);
+        snprintf(where, sizeof where, " (%s:%d)", vgpu_source_name(vgpu_place.file), vgpu_place.line);
     }
     ls_notice("race: %s %s %s, and %s%s before this thread has waited for it: a synchronisation is missing", use,
               conflict.before_writes ? "writes" : "reads", range, what, where);

@@ -83,8 +83,10 @@ static void drop(uintptr_t from, uintptr_t to) {
         free(shadow.list[last].reads);
         last++;
     }
-    memmove(&shadow.list[first], &shadow.list[last], (shadow.count - last) * sizeof *shadow.list);
-    shadow.count -= last - first;
+    if (last > first) { /* else the list may not have been made yet */
+        memmove(&shadow.list[first], &shadow.list[last], (shadow.count - last) * sizeof *shadow.list);
+        shadow.count -= last - first;
+    }
 }
 
 bool vgpu_shadow_clear(const void *pointer, size_t bytes) {

@@ -68,7 +68,7 @@ static ls_rc batchnorm_forward(void *state, const ls_layer *layer, const ls_laye
         LS_CUDA(ls_kernel_batchnorm_running(pass->stream, pass->dtype, shape.channels, layer->eps, pass->running_mean,
                                             pass->running_var, norm->mean, norm->invstd));
     }
-    if (before != NULL) {
+    if (LS_MUTANT(running_variance_biased) && pass->training) {
         LS_TRY(ls_mutant_biased(pass->stream, pass->dtype, pass->running_var, shape.channels, before, layer->momentum,
                                 (double)(shape.batch * shape.plane)));
     }

@@ -9,10 +9,11 @@ static void fill(double *out, size_t count, double value) {
     }
 }
 
-static double sum_lanes(const double *sums) {
+/* What the sums of a block's samples add to a gradient, or to the squares of such sums. */
+static double sum_lanes(const ls_oracle_pass *pass, const double *sums) {
     double total = 0;
     for (size_t lane = 0; lane < LANES; lane++) {
-        total += sums[lane];
+        total += pass->sample_squares ? sums[lane] * sums[lane] : sums[lane];
     }
     return total;
 }
@@ -85,8 +86,7 @@ static void tap_dx(const tap *t, double w, const double *dy, double *dx) {
     }
 }
 
-static double tap_dw(const tap *t, const double *x, const double *dy) {
-    double sums[LANES] = {0};
+static void tap_dw(const tap *t, const double *x, const double *dy, double *sums) {
     for (size_t r = t->row_first; r < t->row_end; r++) {
         const double *a = dy + (r * t->out_width + t->column_first) * LANES;
         const double *b = x + tap_input(t, r, t->column_first);
@@ -98,7 +98,6 @@ static double tap_dw(const tap *t, const double *x, const double *dy) {
             b += t->stride * LANES;
         }
     }
-    return sum_lanes(sums);
 }
 
 static void conv_forward(const ls_oracle_pass *pass) {
@@ -143,7 +142,9 @@ static void conv_params(const ls_oracle_pass *pass) {
         for (size_t i = 0; i < layer->in.channels; i++) {
             for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
                 tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
-                *dw++ += tap_dw(&t, pass->x + i * in_plane * LANES, dy);
+                double sums[LANES] = {0};
+                tap_dw(&t, pass->x + i * in_plane * LANES, dy, sums);
+                *dw++ += sum_lanes(pass, sums);
             }
         }
         if (pass->dbias != NULL) {
@@ -153,7 +154,7 @@ static void conv_params(const ls_oracle_pass *pass) {
                     sums[lane] += dy[p * LANES + lane];
                 }
             }
-            pass->dbias[o] += sum_lanes(sums);
+            pass->dbias[o] += sum_lanes(pass, sums);
         }
     }
 }
@@ -202,10 +203,10 @@ static void linear_params(const ls_oracle_pass *pass) {
             for (size_t lane = 0; lane < LANES; lane++) {
                 products[lane] = dy[lane] * pass->x[i * LANES + lane];
             }
-            pass->dweight[o * in + i] += sum_lanes(products);
+            pass->dweight[o * in + i] += sum_lanes(pass, products);
         }
         if (pass->dbias != NULL) {
-            pass->dbias[o] += sum_lanes(dy);
+            pass->dbias[o] += sum_lanes(pass, dy);
         }
     }
 }

@@ -30,7 +30,7 @@ static void avgpool_forward(const ls_oracle_pass *pass) {
         for (size_t k = 0; k < count; k++) {
             size_t at = window_input(layer, output, k) * LANES;
             for (size_t lane = 0; lane < LANES; lane++) {
-                sums[lane] += pass->x[at + lane];
+                sums[lane] = ls_oracle_rounded(pass->noise, sums[lane] + pass->x[at + lane]);
                 if (pass->x_error != NULL) {
                     double e = pass->x_error[at + lane];
                     bounds[lane] += e + gamma * (fabs(pass->x[at + lane]) + e);
@@ -38,7 +38,7 @@ static void avgpool_forward(const ls_oracle_pass *pass) {
             }
         }
         for (size_t lane = 0; lane < LANES; lane++) {
-            pass->y[output * LANES + lane] = sums[lane] / (double)count;
+            pass->y[output * LANES + lane] = ls_oracle_rounded(pass->noise, sums[lane] / (double)count);
             if (pass->y_error != NULL) {
                 pass->y_error[output * LANES + lane] = bounds[lane] / (double)count;
             }
@@ -53,7 +53,8 @@ static void avgpool_dx(const ls_oracle_pass *pass) {
         for (size_t k = 0; k < count; k++) {
             size_t at = window_input(layer, output, k) * LANES;
             for (size_t lane = 0; lane < LANES; lane++) {
-                pass->dx[at + lane] += pass->dy[output * LANES + lane] / (double)count;
+                double part = ls_oracle_rounded(pass->noise, pass->dy[output * LANES + lane] / (double)count);
+                pass->dx[at + lane] = ls_oracle_rounded(pass->noise, pass->dx[at + lane] + part);
             }
         }
     }

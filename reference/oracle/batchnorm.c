@@ -41,9 +41,11 @@ static size_t used_in(const channel *c, size_t block) {
     return left < LANES ? left : LANES;
 }
 
-/* What f gives, added over the samples and positions of a channel. */
-static double sum_over(const ls_oracle_pass *pass, const channel *c,
-                       double (*f)(const ls_oracle_pass *pass, const channel *c, size_t at)) {
+/* What a sum is made of. */
+typedef double term(const ls_oracle_pass *pass, const channel *c, size_t at);
+
+/* The terms added over the samples and positions of a channel. */
+static double sum_over(const ls_oracle_pass *pass, const channel *c, term *f) {
     double total = 0;
     for (size_t block = 0; block < c->blocks; block++) {
         for (size_t p = 0; p < c->plane; p++) {
@@ -67,9 +69,19 @@ static double deviation(const ls_oracle_pass *pass, const channel *c, size_t at)
     return pass->x[at] - row(pass, MEAN)[c->index];
 }
 
+static double term_x_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    (void)c;
+    return pass->x[at] * pass->x[at];
+}
+
 static double term_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
     double d = deviation(pass, c, at);
     return d * d;
+}
+
+static double term_fourth_power(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    double square = term_square(pass, c, at);
+    return square * square;
 }
 
 static double term_magnitude(const ls_oracle_pass *pass, const channel *c, size_t at) {
@@ -133,21 +145,35 @@ static void write_errors(const ls_oracle_pass *pass, const channel *c) {
     }
 }
 
-/* y = (x - mean)/sqrt(var + eps)*w + b with the biased variance. */
+/* The same with a device's roundings, which adds in double. products: the terms are themselves rounded. */
+static double device_sum(const ls_oracle_pass *pass, const channel *c, term *f, term *square, bool products) {
+    double sum = sum_over(pass, c, f);
+    if (pass->noise == NULL) {
+        return sum;
+    }
+    double n = (double)(c->count * c->plane);
+    return ls_oracle_rounded_sum(pass->noise, sum, n, sum_over(pass, c, square), products);
+}
+
+/* y = (x - mean)/sqrt(var + eps)*w + b with the biased variance. A device computes in double and rounds y once more. */
 static void batchnorm_forward(const ls_oracle_pass *pass) {
+    ls_oracle_noise *noise = pass->noise;
     for (size_t i = 0; i < pass->layer->in.channels; i++) {
         channel c = channel_of(pass, i);
         double n = (double)(c.count * c.plane);
-        row(pass, MEAN)[i] = sum_over(pass, &c, term_x) / n;
-        row(pass, VARIANCE)[i] = sum_over(pass, &c, term_square) / n;
-        row(pass, INVERSE)[i] = 1 / sqrt(row(pass, VARIANCE)[i] + pass->layer->eps);
+        row(pass, MEAN)[i] = ls_oracle_rounded_double(noise, device_sum(pass, &c, term_x, term_x_square, false) / n);
+        row(pass, VARIANCE)[i] =
+            ls_oracle_rounded_double(noise, device_sum(pass, &c, term_square, term_fourth_power, true) / n);
+        double root = ls_oracle_rounded_double(noise, sqrt(row(pass, VARIANCE)[i] + pass->layer->eps));
+        row(pass, INVERSE)[i] = ls_oracle_rounded_double(noise, 1 / root);
         double factor = row(pass, INVERSE)[i] * pass->weight[i];
         for (size_t block = 0; block < c.blocks; block++) {
             for (size_t p = 0; p < c.plane; p++) {
                 size_t at = value_at(&c, block, p);
                 for (size_t lane = 0; lane < LANES; lane++) {
-                    bool used = lane < used_in(&c, block);
-                    pass->y[at + lane] = used ? deviation(pass, &c, at + lane) * factor + pass->bias[i] : 0;
+                    double scaled = ls_oracle_rounded_double(noise, deviation(pass, &c, at + lane) * factor);
+                    pass->y[at + lane] =
+                        lane < used_in(&c, block) ? ls_oracle_rounded(noise, scaled + pass->bias[i]) : 0;
                 }
             }
         }
@@ -159,26 +185,31 @@ static void batchnorm_forward(const ls_oracle_pass *pass) {
 
 static double term_dy(const ls_oracle_pass *pass, const channel *c, size_t at) {
     (void)c;
-    return pass->absolute ? fabs(pass->dy[at]) : pass->dy[at];
+    return pass->dy[at];
+}
+
+static double term_dy_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    (void)c;
+    return pass->dy[at] * pass->dy[at];
 }
 
 static double term_dy_xhat(const ls_oracle_pass *pass, const channel *c, size_t at) {
-    double product = pass->dy[at] * deviation(pass, c, at) * row(pass, INVERSE)[c->index];
-    return pass->absolute ? fabs(product) : product;
+    return pass->dy[at] * deviation(pass, c, at) * row(pass, INVERSE)[c->index];
 }
 
-/* dbias = sum(dy), dweight = sum(dy*xhat). */
+static double term_dy_xhat_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
+    double product = term_dy_xhat(pass, c, at);
+    return product * product;
+}
+
+/* dbias = sum(dy), dweight = sum(dy*xhat). A device adds in double. */
 static void batchnorm_params(const ls_oracle_pass *pass) {
     for (size_t i = 0; i < pass->layer->in.channels; i++) {
         channel c = channel_of(pass, i);
-        double sum = sum_over(pass, &c, term_dy);
-        double sum_xhat = sum_over(pass, &c, term_dy_xhat);
-        pass->dbias[i] += sum;
-        pass->dweight[i] += sum_xhat;
-        if (!pass->absolute) {
-            row(pass, SUM)[i] = sum;
-            row(pass, SUM_XHAT)[i] = sum_xhat;
-        }
+        row(pass, SUM)[i] = device_sum(pass, &c, term_dy, term_dy_square, false);
+        row(pass, SUM_XHAT)[i] = device_sum(pass, &c, term_dy_xhat, term_dy_xhat_square, true);
+        pass->dbias[i] += ls_oracle_rounded(pass->noise, row(pass, SUM)[i]);
+        pass->dweight[i] += ls_oracle_rounded(pass->noise, row(pass, SUM_XHAT)[i]);
     }
 }
 
@@ -188,14 +219,15 @@ static void batchnorm_dx(const ls_oracle_pass *pass) {
         channel c = channel_of(pass, i);
         double n = (double)(c.count * c.plane);
         double inverse = row(pass, INVERSE)[i];
-        double mean = row(pass, SUM)[i] / n;
-        double slope = row(pass, SUM_XHAT)[i] / n;
+        double mean = ls_oracle_rounded_double(pass->noise, row(pass, SUM)[i] / n);
+        double slope = ls_oracle_rounded_double(pass->noise, row(pass, SUM_XHAT)[i] / n);
         for (size_t block = 0; block < c.blocks; block++) {
             for (size_t p = 0; p < c.plane; p++) {
                 for (size_t lane = 0; lane < used_in(&c, block); lane++) {
                     size_t at = value_at(&c, block, p) + lane;
-                    double xhat = deviation(pass, &c, at) * inverse;
-                    pass->dx[at] += pass->weight[i] * inverse * (pass->dy[at] - mean - xhat * slope);
+                    double part = ls_oracle_rounded_double(pass->noise, deviation(pass, &c, at) * inverse * slope);
+                    double centred = ls_oracle_rounded_double(pass->noise, pass->dy[at] - mean);
+                    pass->dx[at] += ls_oracle_rounded(pass->noise, pass->weight[i] * inverse * (centred - part));
                 }
             }
         }

@@ -10,6 +10,13 @@ enum { LS_ORACLE_LANES = 8 };
 /* Doubles that batchnorm keeps for each channel from forward to backward. */
 enum { LS_ORACLE_STATISTICS = 7 };
 
+/* Random roundings of one draw (rounding.c). */
+typedef struct ls_oracle_noise {
+    double unit_roundoff, smallest; /* of the device's arithmetic; see ls_oracle_draws */
+    uint64_t state;                 /* of the generator */
+    uint64_t common;                /* of what all devices and samples share */
+} ls_oracle_noise;
+
 /* A layer with the values that one pass over it reads and writes. Lanes at or beyond used hold zeros at the input and
  * zero gradients; what they hold in between is finite and counts for nothing. */
 typedef struct ls_oracle_pass {
@@ -26,6 +33,7 @@ typedef struct ls_oracle_pass {
     double *y_error;
     uint8_t *choice;       /* [out features][LANES]: what relu and maxpool decided */
     const uint8_t *follow; /* first sample's decisions of this layer, or NULL */
+    bool masked;           /* dropout drops */
     size_t follow_stride;  /* bytes from one sample's decisions to the next */
     size_t first_sample;   /* index of lane 0 in the batch, for the report */
     ls_oracle_decisions *report;
@@ -33,13 +41,16 @@ typedef struct ls_oracle_pass {
     size_t blocks;        /* of a whole kind: x, y, dy, dx and the errors are those of so many blocks */
     size_t count;         /* of a whole kind: samples in them */
     double *statistics;   /* batchnorm: [LS_ORACLE_STATISTICS][channels] */
-    bool absolute;        /* of a whole kind: params adds up absolute values of terms */
-    const double *dy;     /* [out features][LANES] */
-    double *dx;           /* [in features][LANES], zeroed before; NULL: not wanted */
+    ls_oracle_noise
+        *noise; /* NULL: exact; else each result is rounded at random, and relu, maxpool and dropout repeat what
+                             * choice says */
+    bool sample_squares; /* of an affine kind: params adds squares of samples' sums */
+    const double *dy;    /* [out features][LANES] */
+    double *dx;          /* [in features][LANES], zeroed before; NULL: not wanted */
 } ls_oracle_pass;
 
 /* What a kind of layer does. The error bound of an affine layer is its own forward pass over absolute values (see
- * oracle.c). Others carry the bound in forward. A whole kind is given all blocks of a call in one pass. params and dx may be
+ * oracle.c), its random roundings come from passes over squares (rounding.c). Others do both themselves. A whole kind is given all blocks of a call in one pass. params and dx may be
  * NULL. */
 typedef struct ls_oracle_kind {
     bool affine;
@@ -60,7 +71,17 @@ void ls_oracle_batchnorm_statistics(const ls_oracle_pass *pass, double *mean, do
 /* The loss over a block whose lane 0 is sample `first` (loss.c): the sum of its terms, and dy[output][lane] = the gradient of
  * that sum divided by input->denominator, zero in the lanes without a sample. */
 double ls_oracle_terms(const ls_oracle_input *input, size_t outputs, size_t first, size_t used, const double *y,
-                       double *dy);
+                       double *dy, ls_oracle_noise *noise);
+
+/* Arithmetic with random roundings (rounding.c); without noise each returns its argument, or 0. A result of the device's
+ * arithmetic; of double, whatever the device's; of an exponential or logarithm. */
+double ls_oracle_rounded(ls_oracle_noise *noise, double value);
+double ls_oracle_rounded_double(ls_oracle_noise *noise, double value);
+double ls_oracle_rounded_function(ls_oracle_noise *noise, double value);
+/* value with a relative error of at most so many unit roundoffs that is the same wherever the key is. */
+double ls_oracle_rounded_alike(const ls_oracle_noise *noise, size_t key, double roundings, double value);
+/* A sum of n terms in double with the sum of their squares. */
+double ls_oracle_rounded_sum(ls_oracle_noise *noise, double sum, double n, double squares, bool products);
 
 /* Enters a decision that differs from the oracle's own: the candidates lie distance apart, the bound allows bound. */
 void ls_oracle_differs(const ls_oracle_pass *pass, size_t lane, size_t position, double distance, double bound);

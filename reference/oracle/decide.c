@@ -37,7 +37,7 @@ static void relu_forward(const ls_oracle_pass *pass) {
         for (size_t lane = 0; lane < LANES; lane++) {
             size_t at = f * LANES + lane;
             double x = pass->x[at];
-            uint8_t own = x > 0 ? 1 : 0;
+            uint8_t own = pass->noise != NULL ? pass->choice[at] : x > 0 ? 1 : 0;
             if (pass->follow != NULL && lane < pass->used) {
                 uint8_t device = followed(pass, lane, f);
                 if (device > 1) {
@@ -124,7 +124,8 @@ static void maxpool_forward(const ls_oracle_pass *pass) {
             inputs[k] = window_input(layer, channel, r, c, k);
         }
         for (size_t lane = 0; lane < LANES; lane++) {
-            size_t chosen = own_maximum(pass, inputs, count, lane);
+            size_t chosen =
+                pass->noise != NULL ? pass->choice[position * LANES + lane] : own_maximum(pass, inputs, count, lane);
             if (pass->follow != NULL && lane < pass->used) {
                 chosen = follow_choice(pass, inputs, count, lane, position, chosen);
             }
@@ -146,7 +147,8 @@ static void maxpool_dx(const ls_oracle_pass *pass) {
         size_t channel = position / (layer->out.width * layer->out.height);
         for (size_t lane = 0; lane < LANES; lane++) {
             size_t from = position * LANES + lane;
-            pass->dx[window_input(layer, channel, r, c, pass->choice[from]) * LANES + lane] += pass->dy[from];
+            double *dx = pass->dx + window_input(layer, channel, r, c, pass->choice[from]) * LANES + lane;
+            *dx = *dx != 0 ? ls_oracle_rounded(pass->noise, *dx + pass->dy[from]) : pass->dy[from];
         }
     }
 }

@@ -7,15 +7,21 @@
 
 enum { LANES = LS_ORACLE_LANES };
 
+/* 1/(1-p) of a device is one rounded constant. */
+static double scale_of(const ls_oracle_pass *pass) {
+    double scale = pass->masked ? 1 / (1 - pass->layer->p) : 1;
+    return ls_oracle_rounded_alike(pass->noise, pass->layer_index, 1, scale);
+}
+
 /* y = x/(1-p) where kept. The device rounds 1/(1-p) and the product, the oracle likewise: with r the sum of two roundings on
  * both sides, |y' - y| <= (e + 2r*(|x| + e))/(1-p), where 2 covers the terms of second order. */
 static void dropout_forward(const ls_oracle_pass *pass) {
-    double scale = pass->follow != NULL ? 1 / (1 - pass->layer->p) : 1;
+    double scale = scale_of(pass);
     double roundings = 2 * (pass->unit_roundoff + DBL_EPSILON / 2);
     for (size_t f = 0; f < ls_shape_features(pass->layer->in); f++) {
         for (size_t lane = 0; lane < LANES; lane++) {
             size_t at = f * LANES + lane;
-            uint8_t keep = 1;
+            uint8_t keep = pass->noise != NULL ? pass->choice[at] : 1;
             if (pass->follow != NULL && lane < pass->used) {
                 keep = pass->follow[lane * pass->follow_stride + f];
                 pass->report->total++;
@@ -25,7 +31,7 @@ static void dropout_forward(const ls_oracle_pass *pass) {
                 }
             }
             pass->choice[at] = keep;
-            pass->y[at] = keep ? pass->x[at] * scale : 0;
+            pass->y[at] = keep ? ls_oracle_rounded(pass->noise, pass->x[at] * scale) : 0;
             if (pass->y_error != NULL) {
                 double e = pass->x_error[at];
                 pass->y_error[at] = keep ? (e + 2 * roundings * (fabs(pass->x[at]) + e)) * scale : 0;
@@ -35,9 +41,9 @@ static void dropout_forward(const ls_oracle_pass *pass) {
 }
 
 static void dropout_dx(const ls_oracle_pass *pass) {
-    double scale = pass->follow != NULL ? 1 / (1 - pass->layer->p) : 1;
+    double scale = scale_of(pass);
     for (size_t at = 0; at < ls_shape_features(pass->layer->in) * LANES; at++) {
-        pass->dx[at] += pass->choice[at] ? pass->dy[at] * scale : 0;
+        pass->dx[at] += pass->choice[at] ? ls_oracle_rounded(pass->noise, pass->dy[at] * scale) : 0;
     }
 }
 

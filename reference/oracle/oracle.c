@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reference/oracle/block.h"
+#include "reference/oracle/passes.h"
 
 enum { LANES = LS_ORACLE_LANES };
 
-static const ls_oracle_kind *const kinds[LS_LAYER_KIND_COUNT] = {
+const ls_oracle_kind *const ls_oracle_kinds[LS_LAYER_KIND_COUNT] = {
     [LS_LAYER_CONV] = &ls_oracle_conv,           [LS_LAYER_MAXPOOL] = &ls_oracle_maxpool,
     [LS_LAYER_RELU] = &ls_oracle_relu,           [LS_LAYER_FLATTEN] = &ls_oracle_flatten,
     [LS_LAYER_LINEAR] = &ls_oracle_linear,       [LS_LAYER_LOG_SOFTMAX] = &ls_oracle_log_softmax,
@@ -16,34 +16,11 @@ static const ls_oracle_kind *const kinds[LS_LAYER_KIND_COUNT] = {
     [LS_LAYER_BATCHNORM] = &ls_oracle_batchnorm,
 };
 
-/* Samples go through in groups of blocks: of one block, or with batchnorm of all blocks of a call. Every array holds
- * [blocks][features][LANES]. */
-struct ls_oracle {
-    const ls_model *model;
-    bool whole;                              /* some layer looks at all samples of a call */
-    size_t blocks;                           /* of the arrays */
-    size_t widest;                           /* most features of a layer's input or output */
-    double *values[LS_MODEL_MAX_LAYERS + 1]; /* [l]: input of layer l; the last: the model's output */
-    double *errors[LS_MODEL_MAX_LAYERS + 1]; /* bounds on the device's error of the same values */
-    uint8_t *choices[LS_MODEL_MAX_LAYERS];
-    double *statistics[LS_MODEL_MAX_LAYERS]; /* batchnorm's */
-    double *dy, *dx;                         /* gradients with respect to a layer's output and input */
-    double *scratch, *weight;                /* absolute values: inputs and weights of one layer */
-    double *scratch_dy;
-};
-
-/* Blocks that go through together. */
-typedef struct group {
-    size_t first, count; /* samples */
-    size_t blocks;
-} group;
-
 static size_t values_at(const ls_model *model, size_t layer) {
     return ls_shape_features(layer < model->layer_count ? model->layers[layer].in : model->layers[layer - 1].out);
 }
 
-/* Values before a block of a layer's input. */
-static size_t block_offset(const ls_model *model, size_t layer, size_t block) {
+size_t ls_oracle_block_offset(const ls_model *model, size_t layer, size_t block) {
     return block * values_at(model, layer) * LANES;
 }
 
@@ -107,7 +84,7 @@ int ls_oracle_open(const ls_model *model, ls_oracle **out) {
     for (size_t l = 0; l <= model->layer_count; l++) {
         size_t count = values_at(model, l);
         oracle->widest = count > oracle->widest ? count : oracle->widest;
-        if (l < model->layer_count && kinds[model->layers[l].kind]->whole) {
+        if (l < model->layer_count && ls_oracle_kinds[model->layers[l].kind]->whole) {
             oracle->whole = true;
             oracle->statistics[l] = doubles(model->layers[l].in.channels * LS_ORACLE_STATISTICS);
             complete = complete && oracle->statistics[l] != NULL;
@@ -169,7 +146,7 @@ static void bound_affine(const ls_oracle *oracle, const ls_oracle_pass *pass, do
     absolute.y = pass->y_error;
     absolute.weight = oracle->weight;
     absolute.bias = NULL;
-    kinds[layer->kind]->forward(&absolute);
+    ls_oracle_kinds[layer->kind]->forward(&absolute);
     if (pass->bias != NULL) {
         size_t plane = ls_shape_features(layer->out) / outputs * LANES;
         for (size_t i = 0; i < outputs * plane; i++) {
@@ -178,15 +155,14 @@ static void bound_affine(const ls_oracle *oracle, const ls_oracle_pass *pass, do
     }
 }
 
-/* The pass of a layer over one block of a group; of a whole kind over all of them from block 0 on. */
-static ls_oracle_pass make_pass(ls_oracle *oracle, const ls_oracle_input *input, size_t layer_index, const group *g,
-                                size_t block, ls_oracle_decisions *report) {
+ls_oracle_pass ls_oracle_make_pass(ls_oracle *oracle, const ls_oracle_input *input, size_t layer_index,
+                                   const ls_oracle_group *g, size_t block, ls_oracle_decisions *report) {
     const ls_model *model = oracle->model;
     const ls_layer *layer = &model->layers[layer_index];
-    bool bound = input->decisions != NULL;
+    bool bound = input->decisions != NULL && oracle->noise == NULL;
     size_t left = g->count - block * LANES;
-    size_t in = block_offset(model, layer_index, block);
-    size_t out = block_offset(model, layer_index + 1, block);
+    size_t in = ls_oracle_block_offset(model, layer_index, block);
+    size_t out = ls_oracle_block_offset(model, layer_index + 1, block);
     ls_oracle_pass pass = {.layer = layer,
                            .layer_index = layer_index,
                            .used = left < LANES ? left : LANES,
@@ -197,13 +173,15 @@ static ls_oracle_pass make_pass(ls_oracle *oracle, const ls_oracle_input *input,
                            .x_error = bound ? oracle->errors[layer_index] + in : NULL,
                            .y_error = bound ? oracle->errors[layer_index + 1] + out : NULL,
                            .choice = oracle->choices[layer_index] + out,
+                           .masked = input->decisions != NULL,
                            .follow_stride = model->decisions_per_sample,
                            .first_sample = g->first + block * LANES,
                            .report = report,
                            .unit_roundoff = input->unit_roundoff,
                            .blocks = g->blocks,
                            .count = g->count,
-                           .statistics = oracle->statistics[layer_index]};
+                           .statistics = oracle->statistics[layer_index],
+                           .noise = oracle->noise};
     if (bound && layer->decisions > 0) {
         pass.follow = input->decisions + pass.first_sample * model->decisions_per_sample + layer->decision_offset;
     }
@@ -211,11 +189,11 @@ static ls_oracle_pass make_pass(ls_oracle *oracle, const ls_oracle_input *input,
 }
 
 /* Passes that a layer takes for a group. */
-static size_t passes_of(const ls_oracle *oracle, size_t layer, const group *g) {
-    return kinds[oracle->model->layers[layer].kind]->whole ? 1 : g->blocks;
+static size_t passes_of(const ls_oracle *oracle, size_t layer, const ls_oracle_group *g) {
+    return ls_oracle_kinds[oracle->model->layers[layer].kind]->whole ? 1 : g->blocks;
 }
 
-static void load_inputs(ls_oracle *oracle, const ls_oracle_input *input, const group *g) {
+static void load_inputs(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_group *g) {
     size_t features = values_at(oracle->model, 0);
     size_t bytes = g->blocks * features * LANES * sizeof(double);
     memset(oracle->values[0], 0, bytes);
@@ -236,16 +214,21 @@ static void take_statistics(const ls_model *model, const ls_oracle_pass *pass, c
                                    input->statistics_error + buffers[1].offset);
 }
 
-static void forward(ls_oracle *oracle, const ls_oracle_input *input, const group *g, ls_oracle_decisions *report) {
+static void forward(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_group *g,
+                    ls_oracle_decisions *report) {
     const ls_model *model = oracle->model;
     load_inputs(oracle, input, g);
     for (size_t l = 0; l < model->layer_count; l++) {
-        const ls_oracle_kind *kind = kinds[model->layers[l].kind];
+        const ls_oracle_kind *kind = ls_oracle_kinds[model->layers[l].kind];
         for (size_t block = 0; block < passes_of(oracle, l, g); block++) {
-            ls_oracle_pass pass = make_pass(oracle, input, l, g, block, report);
+            ls_oracle_pass pass = ls_oracle_make_pass(oracle, input, l, g, block, report);
             kind->forward(&pass);
             if (pass.y_error != NULL && kind->affine) {
                 bound_affine(oracle, &pass, input->unit_roundoff);
+            }
+            if (pass.noise != NULL && kind->affine) {
+                size_t at = ls_oracle_block_offset(model, l + 1, block);
+                ls_oracle_noise_add(pass.noise, pass.y, oracle->errors[l + 1] + at, values_at(model, l + 1) * LANES);
             }
             if (input->statistics != NULL && model->layers[l].buffer != SIZE_MAX) {
                 take_statistics(model, &pass, input);
@@ -254,46 +237,57 @@ static void forward(ls_oracle *oracle, const ls_oracle_input *input, const group
     }
 }
 
-/* Sums of the absolute values of a gradient's terms: its own pass over |x| and |dy|; a whole kind, whose terms are not
- * products of x and dy alone, takes the absolute values itself. */
-static void add_magnitudes(const ls_oracle *oracle, const ls_oracle_pass *pass, double *magnitudes) {
-    const ls_layer *layer = pass->layer;
-    ls_oracle_pass absolute = *pass;
-    absolute.dweight = tensor_mutable(oracle->model, layer->weight, magnitudes);
-    absolute.dbias = tensor_mutable(oracle->model, layer->bias, magnitudes);
-    absolute.absolute = true;
-    if (!kinds[layer->kind]->whole) {
-        for (size_t i = 0; i < ls_shape_features(layer->in) * LANES; i++) {
-            oracle->scratch[i] = fabs(pass->x[i]);
+/* After the forward pass, whose bounds are not needed any more. */
+static void spread_forward(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_group *g) {
+    const ls_model *model = oracle->model;
+    for (size_t l = 0; l < model->layer_count; l++) {
+        for (size_t block = 0; ls_oracle_kinds[model->layers[l].kind]->affine && block < g->blocks; block++) {
+            ls_oracle_pass pass = ls_oracle_make_pass(oracle, input, l, g, block, NULL);
+            ls_oracle_spread_forward(oracle, &pass,
+                                     oracle->errors[l + 1] + ls_oracle_block_offset(model, l + 1, block));
         }
-        for (size_t i = 0; i < ls_shape_features(layer->out) * LANES; i++) {
-            oracle->scratch_dy[i] = fabs(pass->dy[i]);
-        }
-        absolute.x = oracle->scratch;
-        absolute.dy = oracle->scratch_dy;
     }
-    kinds[layer->kind]->params(&absolute);
 }
 
-static void backward(ls_oracle *oracle, const ls_oracle_input *input, const group *g, double *grads) {
+/* A layer's gradients, and what random roundings need of them. */
+static void backward_params(ls_oracle *oracle, ls_oracle_pass *pass, double *grads) {
+    const ls_oracle_kind *kind = ls_oracle_kinds[pass->layer->kind];
+    pass->dweight = tensor_mutable(oracle->model, pass->layer->weight, grads);
+    pass->dbias = tensor_mutable(oracle->model, pass->layer->bias, grads);
+    kind->params(pass);
+    if (oracle->spread != NULL && kind->affine) {
+        ls_oracle_spread_params(oracle, pass);
+    }
+}
+
+static void backward_dx(ls_oracle *oracle, ls_oracle_pass *pass, size_t block) {
+    const ls_oracle_kind *kind = ls_oracle_kinds[pass->layer->kind];
+    size_t at = ls_oracle_block_offset(oracle->model, pass->layer_index, block);
+    pass->dx = oracle->dx + at;
+    kind->dx(pass);
+    if (!kind->affine || oracle->spread == NULL) {
+        return;
+    }
+    double *deviations = oracle->spread->dx[pass->layer_index] + at;
+    if (pass->noise != NULL) {
+        ls_oracle_noise_add(pass->noise, pass->dx, deviations, ls_shape_features(pass->layer->in) * LANES);
+    } else {
+        ls_oracle_spread_dx(oracle, pass, deviations);
+    }
+}
+
+static void backward(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_group *g, double *grads) {
     const ls_model *model = oracle->model;
     for (size_t l = model->layer_count; l-- > 0;) {
-        const ls_oracle_kind *kind = kinds[model->layers[l].kind];
-        memset(oracle->dx, 0, block_offset(model, l, g->blocks) * sizeof(double));
+        memset(oracle->dx, 0, ls_oracle_block_offset(model, l, g->blocks) * sizeof(double));
         for (size_t block = 0; block < passes_of(oracle, l, g); block++) {
-            ls_oracle_pass pass = make_pass(oracle, input, l, g, block, NULL);
-            pass.dy = oracle->dy + block_offset(model, l + 1, block);
+            ls_oracle_pass pass = ls_oracle_make_pass(oracle, input, l, g, block, NULL);
+            pass.dy = oracle->dy + ls_oracle_block_offset(model, l + 1, block);
             if (pass.weight != NULL) {
-                pass.dweight = tensor_mutable(model, pass.layer->weight, grads);
-                pass.dbias = tensor_mutable(model, pass.layer->bias, grads);
-                kind->params(&pass);
-                if (input->magnitudes != NULL) {
-                    add_magnitudes(oracle, &pass, input->magnitudes);
-                }
+                backward_params(oracle, &pass, grads);
             }
             if (l > 0) {
-                pass.dx = oracle->dx + block_offset(model, l, block);
-                kind->dx(&pass);
+                backward_dx(oracle, &pass, block);
             }
         }
         double *done = oracle->dx;
@@ -302,25 +296,44 @@ static void backward(ls_oracle *oracle, const ls_oracle_input *input, const grou
     }
 }
 
+int ls_oracle_groups(ls_oracle *oracle, const ls_oracle_input *input, ls_oracle_group *group) {
+    *group = (ls_oracle_group){0};
+    return reserve(oracle, oracle->whole && input->count > 0 ? (input->count + LANES - 1) / LANES : 1);
+}
+
+bool ls_oracle_next(const ls_oracle *oracle, const ls_oracle_input *input, ls_oracle_group *group) {
+    size_t together = oracle->whole ? input->count : LANES;
+    group->first += group->count;
+    size_t left = input->count - group->first;
+    group->count = left < together ? left : together;
+    group->blocks = (group->count + LANES - 1) / LANES;
+    return group->count > 0;
+}
+
+void ls_oracle_run(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_group *group, double *grads,
+                   double *loss_sum, ls_oracle_decisions *report) {
+    const ls_model *model = oracle->model;
+    forward(oracle, input, group, report);
+    if (oracle->spread != NULL && oracle->noise == NULL) {
+        spread_forward(oracle, input, group);
+    }
+    for (size_t block = 0; block < group->blocks; block++) {
+        ls_oracle_pass pass = ls_oracle_make_pass(oracle, input, model->layer_count - 1, group, block, NULL);
+        *loss_sum += ls_oracle_terms(input, values_at(model, model->layer_count), pass.first_sample, pass.used, pass.y,
+                                     oracle->dy + ls_oracle_block_offset(model, model->layer_count, block), pass.noise);
+    }
+    backward(oracle, input, group, grads);
+}
+
 int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *grads, double *loss_sum,
                        ls_oracle_decisions *report) {
-    const ls_model *model = oracle->model;
     ls_oracle_decisions unused = {0};
-    size_t together = oracle->whole && input->count > 0 ? (input->count + LANES - 1) / LANES : 1;
-    if (reserve(oracle, together) != 0) {
+    ls_oracle_group group;
+    if (ls_oracle_groups(oracle, input, &group) != 0) {
         return -1;
     }
-    for (size_t first = 0; first < input->count; first += together * LANES) {
-        size_t left = input->count - first;
-        group g = {.first = first, .count = left < together * LANES ? left : together * LANES};
-        g.blocks = (g.count + LANES - 1) / LANES;
-        forward(oracle, input, &g, report != NULL ? report : &unused);
-        for (size_t block = 0; block < g.blocks; block++) {
-            ls_oracle_pass pass = make_pass(oracle, input, model->layer_count - 1, &g, block, NULL);
-            *loss_sum += ls_oracle_terms(input, values_at(model, model->layer_count), pass.first_sample, pass.used,
-                                         pass.y, oracle->dy + block_offset(model, model->layer_count, block));
-        }
-        backward(oracle, input, &g, grads);
+    while (ls_oracle_next(oracle, input, &group)) {
+        ls_oracle_run(oracle, input, &group, grads, loss_sum, report != NULL ? report : &unused);
     }
     return 0;
 }

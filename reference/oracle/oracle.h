@@ -44,8 +44,6 @@ typedef struct ls_oracle_input {
     double *statistics;       /* NULL, or [buffer_count]: each batchnorm's mean in running_mean's place and unbiased
                                * variance in running_var's, over the samples of this call */
     double *statistics_error; /* with statistics: bounds on the device's errors of them (with decisions) */
-    double *magnitudes; /* NULL, or [param_count]: the sum of |terms| of each gradient is added, to judge what remains
-                                 after cancellation */
 } ls_oracle_input;
 
 /* Batchnorm normalises by the statistics of the samples of this call. Dropout follows the mask in decisions; without
@@ -55,6 +53,19 @@ typedef struct ls_oracle_input {
  * *loss_sum. report may be NULL without decisions; it is accumulated into. Returns 0, or -1 when memory is short. */
 int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *grads, double *loss_sum,
                        ls_oracle_decisions *report);
+
+/* How far a device's gradients may lie from the oracle's by rounding alone: Monte-Carlo arithmetic. The passes of
+ * ls_oracle_gradient once more for each draw, with a random rounding in the place of each one that the device has. */
+typedef struct ls_oracle_draws {
+    size_t first, count; /* draws first .. first+count-1; each has random numbers of its own */
+    uint64_t seed;       /* of this device's samples */
+    double smallest;     /* the most that a result below the normal range loses */
+    double *grads;       /* [count][param_count]: a draw's gradient is added */
+    double *loss_sums;   /* [count]: its sum of terms is added */
+} ls_oracle_draws;
+
+/* The input must have decisions to follow. Returns 0, or -1 when memory is short. */
+int ls_oracle_draw(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_draws *draws);
 
 /* x = pixels as ToTensor and Normalize give them in float32, widened; one sample of the shape's bytes. */
 void ls_oracle_pixels(const uint8_t *pixels, ls_shape shape, const ls_normalize *normalize, double *x);

@@ -6,26 +6,24 @@
 
 enum { LANES = LS_ORACLE_LANES };
 
-/* log(sum(exp(x))) of one lane, shifted by the maximum so that nothing overflows. */
-static double log_sum_exp(const double *x, size_t classes, size_t lane) {
-    double top = x[lane];
-    for (size_t c = 1; c < classes; c++) {
-        top = fmax(top, x[c * LANES + lane]);
-    }
-    double sum = 0;
-    for (size_t c = 0; c < classes; c++) {
-        sum += exp(x[c * LANES + lane] - top);
-    }
-    return top + log(sum);
-}
-
-/* y = x - log(sum(exp(x))). Nothing decides by comparison after it, so it carries no bound. */
+/* y = (x - top) - log(sum(exp(x - top))), top the maximum, so that nothing overflows. Nothing decides by comparison after it,
+ * so it carries no bound. */
 static void log_softmax_forward(const ls_oracle_pass *pass) {
     size_t classes = ls_shape_features(pass->layer->in);
     for (size_t lane = 0; lane < LANES; lane++) {
-        double shift = log_sum_exp(pass->x, classes, lane);
+        double top = pass->x[lane];
+        for (size_t c = 1; c < classes; c++) {
+            top = fmax(top, pass->x[c * LANES + lane]);
+        }
+        double sum = 0;
         for (size_t c = 0; c < classes; c++) {
-            pass->y[c * LANES + lane] = pass->x[c * LANES + lane] - shift;
+            double shifted = ls_oracle_rounded(pass->noise, pass->x[c * LANES + lane] - top);
+            sum = ls_oracle_rounded(pass->noise, sum + ls_oracle_rounded_function(pass->noise, exp(shifted)));
+        }
+        double log_sum = ls_oracle_rounded_function(pass->noise, log(sum));
+        for (size_t c = 0; c < classes; c++) {
+            double shifted = ls_oracle_rounded(pass->noise, pass->x[c * LANES + lane] - top);
+            pass->y[c * LANES + lane] = ls_oracle_rounded(pass->noise, shifted - log_sum);
             if (pass->y_error != NULL) {
                 pass->y_error[c * LANES + lane] = INFINITY;
             }
@@ -39,11 +37,13 @@ static void log_softmax_dx(const ls_oracle_pass *pass) {
     for (size_t lane = 0; lane < LANES; lane++) {
         double total = 0;
         for (size_t c = 0; c < classes; c++) {
-            total += pass->dy[c * LANES + lane];
+            total = ls_oracle_rounded(pass->noise, total + pass->dy[c * LANES + lane]);
         }
         for (size_t c = 0; c < classes; c++) {
             size_t at = c * LANES + lane;
-            pass->dx[at] += pass->dy[at] - exp(pass->y[at]) * total;
+            double p = ls_oracle_rounded_function(pass->noise, exp(pass->y[at]));
+            double shared = ls_oracle_rounded(pass->noise, p * total);
+            pass->dx[at] += ls_oracle_rounded(pass->noise, pass->dy[at] - shared);
         }
     }
 }

@@ -1,10 +1,10 @@
 """What is compared, with its bounds.
 
-Bounds. Initial values and order: exact. Gradients, relative per tensor in the 2-norm: float64 1e-12, which correct code
-meets by two orders while the smallest fault seen is 1e-6; float32 1e-5, PyTorch's own convolution engines being up to
-2.4e-6 apart. Losses: float64 1e-10 over 200 steps, a reordered sum drifting by 1e-15; float32 2e-6, four units in the last
-place of a loss near 2.3 from each side, over 10 steps, and for a single step from PyTorch's own parameters later on, since
-float32 runs part from one another after tens of steps.
+Initial values and order: exact. Gradients, relative per tensor in the 2-norm: float64 1e-12, which correct code meets
+by two orders while the smallest fault seen is 1e-6; float32 1e-5, PyTorch's own convolution engines being up to 2.4e-6
+apart. Losses: float64 1e-10 over 200 steps, a reordered sum drifting by 1e-15; float32 2e-6, four units in the last
+place of a loss near 2.3 from each side, over 10 steps, and for a single step from PyTorch's own parameters later on,
+since float32 runs part from one another after tens of steps.
 """
 import os
 from dataclasses import asdict, dataclass
@@ -68,7 +68,8 @@ def check_order(setting: Setting) -> Iterator[Row]:
     for world in WORLDS:
         different = 0
         for epoch in EPOCHS:
-            ours, theirs = lockstep_side.order(setting.program, samples, world, epoch), torch_order(samples, world, epoch)
+            ours = lockstep_side.order(setting.program, samples, world, epoch)
+            theirs = torch_order(samples, world, epoch)
             different += int(np.not_equal(ours, theirs).sum()) if np.shape(ours) == np.shape(theirs) else samples
         yield Row("sample order", "-", "-", f"sampler x{world}", "DistributedSampler", different, 0,
                   f"epochs {EPOCHS[0]}..{EPOCHS[-1]}, {samples} samples: places that differ")
@@ -91,7 +92,8 @@ def worst_tensor(ours: Dict[str, torch.Tensor], theirs: Dict[str, torch.Tensor])
     """The largest relative difference of a tensor in the 2-norm, and its name."""
     if ours.keys() != theirs.keys():
         return float("inf"), "other names"
-    errors = [(float((ours[name].double() - g.double()).norm() / g.double().norm()), name) for name, g in theirs.items()]
+    errors = [(float((ours[name].double() - g.double()).norm() / g.double().norm()), name)
+              for name, g in theirs.items()]
     return max(errors, key=lambda entry: entry[0] if entry[0] == entry[0] else float("inf"))
 
 
@@ -138,8 +140,8 @@ def check_training(setting: Setting, network: str, dtype: str, world: int,
         name = f"{impl} x{devices}"
         common = (setting.program, network, dtype, impl, devices, setting.data)
         initial = lockstep_side.saved("--save", *common, 0)
-        yield Row("initial values", network, dtype, name, against(world), different_bits(initial, torch_run["states"][0]),
-                  0, "elements whose bits differ")
+        different = different_bits(initial, torch_run["states"][0])
+        yield Row("initial values", network, dtype, name, against(world), different, 0, "elements whose bits differ")
         error, tensor = worst_tensor(lockstep_side.saved("--save-grads", *common, 1), torch_run["gradients"])
         yield Row("gradients", network, dtype, name, against(world), error, BOUND_GRADIENT[dtype],
                   f"first step, relative; worst {tensor}")

@@ -1,10 +1,10 @@
 """Speed beside PyTorch's: ratios from interleaved runs.
 
-A round starts every contender of a group once, in fresh processes; rounds go through the orders of a cyclic Latin square
-whose first line and sequence of lines are random, so that a drift of the machine meets all alike. A run is one figure: the
-median of its steps after a warm-up, each step the slowest rank's time, with batches in memory before it begins and all
-ranks starting together. A ratio is the median over rounds of the logarithm of theirs over ours, and its interval that of
-the sign test, which assumes no distribution.
+A round starts every contender of a group once, in fresh processes; rounds go through the orders of a cyclic Latin
+square whose first line and sequence of lines are random, so that a drift of the machine meets all alike. A run is one
+figure: the median of its steps after a warm-up, each step the slowest rank's time, with batches in memory before it
+begins and all ranks starting together. A ratio is the median over rounds of the logarithm of Lockstep's rate over
+PyTorch's, and its interval that of the sign test, which assumes no distribution.
 """
 import math
 import os
