@@ -232,6 +232,13 @@ ls_rc ls_command_verify(int argc, char **argv) {
         return LS_OK;
     }
     LS_TRY(ls_launch_refuse_nested("verify"));
+    if (!ls_math_mode_is_exact(options.run.math)) {
+        return ls_fail(LS_BAD_INPUT,
+                       "option '--math': %s computes outside the bounds of verification on this platform; it is for "
+                       "timing (sweep, train)",
+                       ls_math_mode_name(options.run.math));
+    }
+    ls_math_set_mode(options.run.math);
     if (options.run.steps == 0 || options.run.steps == SIZE_MAX) {
         return ls_fail(LS_BAD_INPUT, "option '--steps': a verification needs at least 1 step, found 0");
     }

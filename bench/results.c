@@ -70,14 +70,14 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     }
     size_t cores = ls_platform_shared_cores();
     json_t *row = json_pack(
-        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}", "schema", 1,
+        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}", "schema", 1,
         "kind", kind, "impl", run->impl, "ranks",
         has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(), "world",
         (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices", (json_int_t)run->devices, "local_batch",
         (json_int_t)local, "global_batch", (json_int_t)global, "model", run->model, "data", run->data, "dtype",
-        ls_dtype_name(run->dtype), "bucket_bytes", buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(),
-        "scaling", "platform", ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed",
-        cores > 0 && run->devices > cores);
+        ls_dtype_name(run->dtype), "math", ls_math_mode_name(run->math), "bucket_bytes",
+        buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "scaling", "platform", ls_platform_name(),
+        "device", device, "clock", "real", "link", "oversubscribed", cores > 0 && run->devices > cores);
     if (row == NULL) {
         return NULL;
     }
@@ -97,6 +97,13 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     set_time(row);
     json_object_set_new(row, "command", json_string(command));
     return row;
+}
+
+void ls_result_set_math(json_t *row, const json_t *ranks) {
+    json_t *math = json_object_get(json_array_get(ranks, 0), "math");
+    if (json_is_string(math)) {
+        json_object_set(json_object_get(row, "environment"), "math", math);
+    }
 }
 
 ls_rc ls_results_check(const char *path) {

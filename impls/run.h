@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/base/dtype.h"
+#include "gpu/layer_math.h"
 #include "reference/loss.h"
 #include "reference/normalize.h"
 #include "reference/optimizer.h"
@@ -27,6 +27,7 @@ typedef struct ls_run {
     bool normalize_given; /* false: the model's own default */
     ls_normalize normalize;
     ls_dtype dtype;
+    ls_math_mode math;          /* how layers are computed */
     size_t batch;               /* samples a device and step */
     size_t global_batch;        /* samples a step over all devices; 0: batch * devices */
     bool drop_last, no_shuffle; /* of the sampler */

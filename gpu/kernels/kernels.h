@@ -57,6 +57,36 @@ cudaError_t ls_kernel_avgpool_backward(cudaStream_t stream, ls_dtype dtype, size
                                        size_t height, size_t width, size_t kernel, size_t pool_stride, const void *dy,
                                        void *dx);
 
+/* The windows of a convolution over [channels][height][width]. */
+typedef struct ls_window {
+    size_t channels, height, width;
+    size_t kernel_height, kernel_width;
+    size_t stride, padding; /* the same in both directions */
+} ls_window;
+
+/* im2col.cu: columns[(c, ky, kx)][block][oy][ox][lane] = the input value that window (oy, ox) has at (c, ky, kx), zero in the
+ * padding; blocks = ceil(batch/lanes), oy < (height + 2*padding - kernel_height)/stride + 1, ox alike. Padded lanes are lanes
+ * like the others. col2im: each value of dx is the sum of those columns that im2col makes of it, in the order of ky, kx. */
+cudaError_t ls_kernel_im2col(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, const ls_window *window,
+                             const void *x, void *columns);
+cudaError_t ls_kernel_col2im(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, const ls_window *window,
+                             const void *columns, void *dx);
+
+/* An activation by channels: [blocks][channels][plane], plane = positions of a channel times lanes. */
+typedef struct ls_channels {
+    size_t blocks, channels, plane;
+} ls_channels;
+
+/* channels.cu: first: [blocks][channels][plane] to [channels][blocks][plane]; second: back, plus bias[channel] (NULL: none);
+ * bias: y[b][c][p] += bias[c]; sums: sums[c] = sum of values[b][c][p], added in double and rounded once. */
+cudaError_t ls_kernel_channels_first(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *from,
+                                     void *to);
+cudaError_t ls_kernel_channels_second(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *from,
+                                      const void *bias, void *to);
+cudaError_t ls_kernel_bias(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *bias, void *y);
+cudaError_t ls_kernel_channel_sums(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *values,
+                                   void *sums);
+
 /* What names the masks of a dropout: the same values give the same mask, whatever the layout, platform and dtype. */
 typedef struct ls_dropout_key {
     uint64_t seed;
