@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/vgpu/runtime.h"
+#include "gpu/vgpu/graph.h"
 
 static _Thread_local vgpu_stream *running_stream = NULL;
 static _Thread_local const vgpu_queued *running = NULL;
@@ -331,6 +331,13 @@ static bool names(cudaStream_t handle, vgpu_stream *stream) {
 
 cudaError_t vgpu_stream_queue(vgpu_stream *stream, cudaStream_t handle, const vgpu_request *request,
                               uint64_t *position) {
+    if (vgpu_capturing()) {
+        bool taken = false;
+        cudaError_t captured = vgpu_capture_request(stream, request, &taken);
+        if (taken) {
+            return captured;
+        }
+    }
     pthread_mutex_lock(&stream->lock);
     cudaError_t status = names(handle, stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
     if (status == cudaSuccess) {
