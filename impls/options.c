@@ -101,6 +101,8 @@ const ls_option ls_option_table[] = {
      ls_option_parse_buckets, ls_option_format_size, RUN(bucket_bytes), 1, 1e15},
     {"--reverse-buckets", NULL, RUNS, "reduce buckets after backward, the last first: an order without overlap",
      ls_option_parse_flag, ls_option_format_flag, RUN(reverse_buckets), 0, 0},
+    {"--graph", NULL, RUNS, "single, dp, ddp: full steps as CUDA graphs, captured once two have run",
+     ls_option_parse_flag, ls_option_format_flag, RUN(graph), 0, 0},
     {"--timeout", "S", EVALUATED, "seconds without progress of a rank until the run is ended", ls_option_parse_double,
      ls_option_format_double, RUN(timeout), 0.1, 1e6},
     {"--scaling", "weak|strong", LS_COMMAND_SWEEP, "--batch (weak) or the global batch (strong) stays fixed; or both",
