@@ -8,6 +8,7 @@
 #include "impls/impl.h"
 #include "impls/options.h"
 #include "impls/rank.h"
+#include "impls/step_graph.h"
 
 /* Multiplications of a case's forward passes: what the oracle computes in a tenth of a second. */
 static const size_t most_products = 4000000;
@@ -198,4 +199,8 @@ void ls_random_case_draw(uint64_t seed, uint64_t index, size_t devices_present, 
     out->seed = ls_draw(d, 1000000);
     bool buckets = (ls_impl_find(out->impl)->capabilities & LS_CAP_BUCKETS) != 0;
     out->reverse_buckets = buckets && ls_draw_percent(d, 15);
+    out->graph = (ls_impl_find(out->impl)->capabilities & LS_CAP_GRAPH) != 0 && ls_draw_percent(d, 25);
+    if (out->graph) {
+        out->steps += LS_GRAPH_WARMUP; /* at least the step that is captured, and one more */
+    }
 }

@@ -39,7 +39,8 @@ typedef struct ls_counters {
     uint64_t allreduces, allreduce_bytes; /* of gradients */
     uint64_t broadcasts, broadcast_bytes;
     uint64_t peer_copies, peer_copy_bytes;
-    uint64_t buckets; /* of the plan; 0: no buckets */
+    uint64_t graph_launches; /* steps that were launched as a graph */
+    uint64_t buckets;        /* of the plan; 0: no buckets */
     uint64_t
         overlap_steps; /* steps in which recorded events show a reduction starting before backward's last kernel ends */
     uint64_t overlap_measured; /* steps in which that was recorded */

@@ -6,6 +6,7 @@
 
 #include "impls/options_table.h"
 #include "impls/rank.h"
+#include "impls/step_graph.h"
 #include "reference/batcher.h"
 #include "reference/model.h"
 
@@ -45,7 +46,7 @@ const ls_option ls_option_table[] = {
      ls_option_parse_size, ls_option_format_size, RUN(global_batch), 0, 1 << 24},
     {"--epochs", "N", TRAINING, "epochs; 0: as the network's source", ls_option_parse_size, ls_option_format_size,
      RUN(epochs), 0, 1000000},
-    {"--steps", "N", RUNS, "stop after so many steps (sweep: timed steps a point)", ls_option_parse_size,
+    {"--steps", "N", RUNS, "stop after so many steps (sweep: timed steps a point)", ls_option_parse_steps,
      ls_option_format_size, RUN(steps), 0, 1e15},
     {"--warmup", "N", LS_COMMAND_SWEEP | LS_COMMAND_RANK, "untimed steps before the timed ones", ls_option_parse_size,
      ls_option_format_size, RUN(warmup), 0, 1000000},
@@ -157,6 +158,12 @@ void ls_run_defaults(ls_run *run) {
     ls_run_optimizer_defaults(run);
 }
 
+enum {
+    VERIFY_STEPS = 3,
+    VERIFY_GRAPH_STEPS =
+        LS_GRAPH_WARMUP + 3, /* the step that is captured, and two in which nothing but the graph runs */
+};
+
 /* What a command does without any option. */
 static ls_rc set_command_defaults(unsigned command, ls_options *options) {
     *options = (ls_options){0};
@@ -167,7 +174,7 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
         impl = model = "all", devices = "1,2,4,8", dtype = "float64,float32", bucket = "4KiB,16KiB,25MiB";
         ranks = "processes,threads";
         options->run.batch = 16; /* the oracle computes every sample in plain C */
-        options->run.steps = 3;
+        options->run.steps = VERIFY_STEPS;
         ls_run_command_defaults(command, &options->run);
     } else if (command == LS_COMMAND_SWEEP) {
         impl = "all", devices = "1,2", scaling = "weak,strong";
@@ -284,6 +291,9 @@ ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *opti
         LS_TRY(parse_option(command, argc - i, argv + i, options, &used));
         i += used;
     }
+    if (command == LS_COMMAND_VERIFY && !options->steps_given && (options->run.graph || options->determinism)) {
+        options->run.steps = VERIFY_GRAPH_STEPS;
+    }
     LS_TRY(ls_options_training_finish(command, &options->run));
     return check_single_values(command, options);
 }
@@ -358,6 +368,9 @@ char **ls_options_argv(const char *program, unsigned command, const ls_run *run)
         return NULL;
     }
     defaults.run.optimizer.kind = run->optimizer.kind; /* other hyper-parameters are usual with another optimizer */
+    if (command == LS_COMMAND_VERIFY && run->graph) {
+        defaults.run.steps = VERIFY_GRAPH_STEPS;
+    }
     ls_run_command_defaults(command, &defaults.run);
     const char *first[2] = {program, command_name(command)};
     for (size_t i = 0; i < 2; i++) {

@@ -9,6 +9,7 @@
 typedef struct single {
     ls_trainer *trainer;
     ls_step_graph graph;
+    ls_counters counters;
 } single;
 
 static size_t single_ranks(size_t devices) {
@@ -61,8 +62,11 @@ static void replayed(void *self) {
 static ls_rc single_step(void *self, const ls_batch *batch, size_t global_count) {
     (void)global_count; /* the batch is the global batch */
     single *s = self;
-    ls_step_parts parts = {
-        .self = s, .stream = ls_replica_stream(ls_trainer_replica(s->trainer)), .run = run_step, .replayed = replayed};
+    ls_step_parts parts = {.self = s,
+                           .stream = ls_replica_stream(ls_trainer_replica(s->trainer)),
+                           .run = run_step,
+                           .replayed = replayed,
+                           .counters = &s->counters};
     LS_TRY(ls_trainer_load(s->trainer, batch));
     return ls_step_graph_run(&s->graph, &parts, batch->count);
 }
@@ -99,8 +103,7 @@ static ls_rc single_sum(void *self, double *values, size_t count) {
 }
 
 static void single_counters(void *self, ls_counters *out) {
-    (void)self;
-    *out = (ls_counters){0};
+    *out = ((single *)self)->counters;
 }
 
 const ls_impl ls_impl_single = {

@@ -27,10 +27,8 @@ static void add(ls_counters *to, const ls_counters *more, uint64_t sign) {
 
 /* Keeps what the captured step has counted since `before`, and the collectives that it has noted from number first on. */
 static ls_rc keep_counts(ls_step_graph *graph, const ls_step_parts *parts, const ls_counters *before, size_t first) {
-    if (parts->counters != NULL) {
-        graph->counted = *parts->counters;
-        add(&graph->counted, before, (uint64_t)-1);
-    }
+    graph->counted = *parts->counters;
+    add(&graph->counted, before, (uint64_t)-1);
     if (parts->protocol == NULL || parts->protocol->count == first) {
         return LS_OK;
     }
@@ -45,9 +43,7 @@ static ls_rc keep_counts(ls_step_graph *graph, const ls_step_parts *parts, const
 }
 
 static ls_rc count_again(const ls_step_graph *graph, const ls_step_parts *parts) {
-    if (parts->counters != NULL) {
-        add(parts->counters, &graph->counted, 1);
-    }
+    add(parts->counters, &graph->counted, 1);
     for (size_t i = 0; i < graph->begun_count; i++) {
         LS_TRY(ls_protocol_note(parts->protocol, graph->begun[i]));
     }
@@ -67,11 +63,8 @@ static ls_rc capture(ls_step_graph *graph, const ls_step_parts *parts, cudaGraph
 }
 
 static ls_rc make(ls_step_graph *graph, const ls_step_parts *parts) {
-    ls_counters before = {0};
+    ls_counters before = *parts->counters;
     size_t noted = parts->protocol != NULL ? parts->protocol->count : 0;
-    if (parts->counters != NULL) {
-        before = *parts->counters;
-    }
     cudaGraph_t captured = NULL;
     ls_rc rc = capture(graph, parts, &captured);
     if (rc == LS_OK) {
@@ -96,6 +89,7 @@ ls_rc ls_step_graph_run(ls_step_graph *graph, const ls_step_parts *parts, size_t
     } else {
         LS_TRY(count_again(graph, parts));
     }
+    parts->counters->graph_launches++;
     if (parts->launch != NULL) {
         return parts->launch(parts->self, graph->exec);
     }

@@ -20,8 +20,8 @@ typedef struct ls_step_parts {
     void (*replayed)(void *self);
     /* Launches the graph; NULL: into stream. */
     ls_rc (*launch)(void *self, cudaGraphExec_t exec);
-    ls_counters *counters; /* NULL: it counts nothing; else they go on at each launch as in the captured step */
-    ls_protocol *protocol; /* likewise */
+    ls_counters *counters; /* they go on at each launch as in the captured step */
+    ls_protocol *protocol; /* likewise; NULL: none */
 } ls_step_parts;
 
 typedef struct ls_step_graph {
