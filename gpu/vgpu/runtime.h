@@ -57,6 +57,7 @@ void vgpu_pool_each(vgpu_pool *pool, void (*visit)(void *object, uintptr_t handl
 enum { VGPU_RING = 1024 }; /* operations that wait in a stream before its submitters block; CUDA's own depth */
 
 typedef struct vgpu_stream vgpu_stream;
+struct vgpu_queued;
 
 /* What is to be queued. owned (may be NULL) is freed after the operation, or instead of it when the device has failed. */
 typedef struct vgpu_request {
@@ -70,6 +71,9 @@ typedef struct vgpu_request {
     const vgpu_access *access; /* [access_count], what the operation uses */
     size_t access_count;
     vgpu_clock *record; /* NULL, or gets the stream's clock after the operation, where clocks are kept */
+    struct vgpu_queued
+        *batch; /* NULL, or [batch_count]: operations that are run in place of this one, and stay the caller's */
+    size_t batch_count;
 } vgpu_request;
 
 /* One queued operation: first wait until wait_stream has completed wait_position (if there is one), then run. */
@@ -84,6 +88,8 @@ typedef struct vgpu_queued {
     struct vgpu_place place;
     vgpu_stream *wait_stream;
     uint64_t wait_position;
+    struct vgpu_queued *batch; /* see vgpu_request */
+    size_t batch_count;
     _Alignas(16) unsigned char payload[VGPU_PAYLOAD_BYTES];
 } vgpu_queued;
 
