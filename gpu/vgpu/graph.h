@@ -1,7 +1,7 @@
 /* Captures and graphs. While a stream captures, what would be queued on it becomes a node of a graph: graph_capture.c keeps the
- * books and refuses what CUDA refuses, graph_calls.c has the calls that begin and end, graph_launch.c queues the nodes of a
- * graph again. A launch goes through vgpu_stream_queue for every node, so that whatever looks at operations there (races,
- * guards, schedules) sees those of a graph like any other. */
+ * books and refuses what CUDA refuses, graph_body.c holds the nodes, graph_calls.c has the calls, graph_launch.c queues the nodes
+ * of a graph again. A launch goes through vgpu_stream_queue; in the modes that look at operations there (races, guards,
+ * schedules) it does so for each node, so that they see those of a graph like any other. */
 #ifndef LS_GPU_VGPU_GRAPH_H
 #define LS_GPU_VGPU_GRAPH_H
 
@@ -38,6 +38,12 @@ typedef struct vgpu_body {
     size_t lanes;
 } vgpu_body;
 
+/* --- graph_body.c; false when memory is out ------------------------------------------------------------------------------- */
+
+bool vgpu_node_set_add(vgpu_node_set *set, const vgpu_node_set *more);
+void vgpu_node_set_free(vgpu_node_set *set);
+/* Adds the request as a node of a lane. before is taken over, and empty then. */
+bool vgpu_body_add(vgpu_body *body, size_t lane, vgpu_node_set *before, const vgpu_request *request);
 void vgpu_body_release(vgpu_body *body);
 
 /* What an event stands for that was recorded on a capturing stream. */
@@ -47,7 +53,6 @@ typedef struct vgpu_captured {
 } vgpu_captured;
 
 void vgpu_captured_free(vgpu_captured *captured);
-/* False when memory is out. */
 bool vgpu_captured_copy(vgpu_captured *to, const vgpu_captured *from);
 
 /* Captures under way in this process: 0, the usual case, and nobody needs to ask further. */

@@ -3,7 +3,6 @@
 #include "gpu/vgpu/graph.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* One of the streams that take part. */
 typedef struct lane {
@@ -37,112 +36,19 @@ static uint64_t this_thread(void) {
     return thread_number;
 }
 
-/* --- sets of nodes ---------------------------------------------------------------------------------------------------- */
-
-static bool set_add(vgpu_node_set *set, const vgpu_node_set *more) {
-    if (more->count == 0) {
-        return true;
-    }
-    uint32_t *list = realloc(set->list, (set->count + more->count) * sizeof *list);
-    if (list == NULL) {
-        return false;
-    }
-    set->list = list;
-    size_t had = set->count;
-    for (size_t i = 0; i < more->count; i++) {
-        size_t k = 0;
-        while (k < had && list[k] != more->list[i]) {
-            k++;
-        }
-        if (k == had) {
-            list[set->count] = more->list[i];
-            set->count++;
-        }
-    }
-    return true;
-}
-
-static void set_free(vgpu_node_set *set) {
-    free(set->list);
-    *set = (vgpu_node_set){0};
-}
-
-void vgpu_captured_free(vgpu_captured *captured) {
-    set_free(&captured->nodes);
-    captured->capture = 0;
-}
-
-bool vgpu_captured_copy(vgpu_captured *to, const vgpu_captured *from) {
-    *to = (vgpu_captured){.capture = from->capture};
-    return set_add(&to->nodes, &from->nodes);
-}
-
-/* --- what capturing makes --------------------------------------------------------------------------------------------- */
-
-void vgpu_body_release(vgpu_body *body) {
-    if (body == NULL || atomic_fetch_sub(&body->references, 1) > 1) {
-        return;
-    }
-    for (size_t i = 0; i < body->count; i++) {
-        free(body->nodes[i].access);
-        set_free(&body->nodes[i].before);
-    }
-    free(body->nodes);
-    free(body->devices);
-    free(body);
-}
-
-static vgpu_node *grow(vgpu_body *body) {
-    if (body->count == UINT32_MAX) {
-        return NULL;
-    }
-    if (body->count == body->capacity) {
-        size_t capacity = body->capacity == 0 ? 64 : 2 * body->capacity;
-        vgpu_node *nodes = aligned_alloc(_Alignof(vgpu_node), capacity * sizeof *nodes);
-        if (nodes == NULL) {
-            return NULL;
-        }
-        if (body->count > 0) {
-            memcpy(nodes, body->nodes, body->count * sizeof *nodes);
-        }
-        free(body->nodes);
-        body->nodes = nodes;
-        body->capacity = capacity;
-    }
-    return &body->nodes[body->count];
-}
+/* --- who takes part --------------------------------------------------------------------------------------------------- */
 
 /* The request becomes the last node of its lane; false when memory is out. */
 static bool add_node(vgpu_capture *capture, size_t at, const vgpu_request *request) {
     lane *l = &capture->lanes[at];
-    vgpu_node *node = grow(capture->body);
-    uint32_t *last = malloc(sizeof *last);
-    size_t bytes = request->access_count * sizeof *request->access;
-    vgpu_access *access = bytes > 0 ? malloc(bytes) : NULL;
-    if (node == NULL || last == NULL || (bytes > 0 && access == NULL)) {
-        free(last);
-        free(access);
+    vgpu_node_set next = {0};
+    uint32_t number = (uint32_t)capture->body->count;
+    if (!vgpu_node_set_add(&next, &(vgpu_node_set){&number, 1}) ||
+        !vgpu_body_add(capture->body, at, &l->last, request)) {
+        vgpu_node_set_free(&next);
         return false;
     }
-    *node = (vgpu_node){.name = request->name,
-                        .run = request->run,
-                        .access = access,
-                        .access_count = request->access_count,
-                        .joint = request->joint,
-                        .kind = request->kind,
-                        .place = vgpu_place,
-                        .lane = at,
-                        .before = l->last,
-                        .bytes = request->bytes};
-    if (bytes > 0) {
-        memcpy(access, request->access, bytes);
-    }
-    if (request->bytes > 0) {
-        memcpy(node->payload, request->payload, request->bytes);
-    }
-    *last = (uint32_t)capture->body->count;
-    l->last = (vgpu_node_set){last, 1};
-    capture->body->count++;
+    l->last = next;
     return true;
 }
 
@@ -180,7 +86,7 @@ static void finish(vgpu_capture *capture, vgpu_body **body) {
     *link = capture->next;
     for (size_t i = 0; i < capture->count; i++) {
         capture->lanes[i].stream->capture = NULL;
-        set_free(&capture->lanes[i].last);
+        vgpu_node_set_free(&capture->lanes[i].last);
     }
     if (body != NULL) {
         *body = capture->body;
@@ -364,7 +270,7 @@ cudaError_t vgpu_capture_record(vgpu_stream *stream, vgpu_captured *out, bool *t
         status = cudaErrorStreamCaptureInvalidated;
     } else if (capture != NULL) {
         out->capture = capture->number;
-        if (!set_add(&out->nodes, &capture->lanes[stream->capture_lane].last)) {
+        if (!vgpu_node_set_add(&out->nodes, &capture->lanes[stream->capture_lane].last)) {
             status = refuse(capture, cudaErrorMemoryAllocation);
         }
     }
@@ -385,7 +291,7 @@ static cudaError_t wait_captured(vgpu_stream *stream, vgpu_capture *capture, con
         return refuse(capture, cudaErrorStreamCaptureMerge);
     }
     bool done = (stream->capture == capture || add_lane(capture, stream)) &&
-                set_add(&capture->lanes[stream->capture_lane].last, &event->nodes);
+                vgpu_node_set_add(&capture->lanes[stream->capture_lane].last, &event->nodes);
     return done ? cudaSuccess : refuse(capture, cudaErrorMemoryAllocation);
 }
 

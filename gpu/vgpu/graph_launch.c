@@ -14,9 +14,10 @@
 typedef struct lane {
     vgpu_stream *stream, *own;
     cudaStream_t handle, own_handle;
-    size_t last; /* item + 1 of the lane; 0: none */
-    bool joined; /* an item of the first lane waits for the last one */
-    size_t open; /* while planning: item + 1 that the lane's next node may continue; 0: none */
+    uint64_t until; /* position of the item that was queued last, in whichever launch */
+    size_t last;    /* item + 1 of the lane; 0: none */
+    bool joined;    /* an item of the first lane waits for the last one */
+    size_t open;    /* while planning: item + 1 that the lane's next node may continue; 0: none */
 } lane;
 
 typedef struct item {
@@ -178,8 +179,14 @@ static void destroy(vgpu_exec *exec) {
     free(exec);
 }
 
+/* By every lane, since a stream of a failed device waits for none. */
 static bool finished(const vgpu_exec *exec) {
-    return exec->last_stream == NULL || vgpu_stream_reached(exec->last_stream, exec->last_position);
+    bool all = true;
+    for (size_t k = 0; k < exec->body->lanes; k++) {
+        const lane *l = &exec->lanes[k];
+        all = all && (l->stream == NULL || vgpu_stream_reached(l->stream, l->until));
+    }
+    return all;
 }
 
 /* Frees what was closed and has ended. */
@@ -244,10 +251,12 @@ static cudaError_t open_lane(lane *l, int device) {
     return cudaSuccess;
 }
 
-static cudaError_t open_lanes(vgpu_exec *exec, vgpu_stream *stream, cudaStream_t handle) {
+/* from: of the launch; by then all of an earlier launch has ended, wherever it was. */
+static cudaError_t open_lanes(vgpu_exec *exec, vgpu_stream *stream, cudaStream_t handle, uint64_t from) {
     bool first_in_place = exec->body->devices[0] == stream->device;
     for (size_t k = 0; k < exec->body->lanes; k++) {
         lane *l = &exec->lanes[k];
+        const vgpu_stream *before = l->stream;
         if (k == 0 && first_in_place) {
             l->stream = stream;
             l->handle = handle;
@@ -256,6 +265,9 @@ static cudaError_t open_lanes(vgpu_exec *exec, vgpu_stream *stream, cudaStream_t
             if (status != cudaSuccess) {
                 return status;
             }
+        }
+        if (l->stream != before) {
+            l->until = k == 0 && first_in_place ? from : 0;
         }
     }
     return cudaSuccess;
@@ -298,9 +310,20 @@ typedef struct start {
     vgpu_clock clock;
 } start;
 
-static cudaError_t queue_item(vgpu_exec *exec, item *it, const start *from) {
+/* Queues the item's operations, which have nothing more to wait for. */
+static cudaError_t queue_operations(vgpu_exec *exec, item *it) {
     const vgpu_node *node = &exec->body->nodes[it->node];
-    const lane *l = &exec->lanes[it->lane];
+    struct vgpu_replay replay = {exec, it};
+    if (node->joint.replay == NULL) {
+        return in_batches() ? queue_batch(exec, it) : vgpu_replay_queue(&replay, node->payload, &node->joint);
+    }
+    _Alignas(16) unsigned char payload[VGPU_PAYLOAD_BYTES];
+    memcpy(payload, node->payload, node->bytes);
+    return node->joint.replay(payload, &replay);
+}
+
+static cudaError_t queue_item(vgpu_exec *exec, item *it, const start *from) {
+    lane *l = &exec->lanes[it->lane];
     cudaError_t status = vgpu_device_error(l->stream->device);
     if (status == cudaSuccess && it->root && l->stream != from->stream) {
         status = vgpu_stream_queue_wait(l->stream, l->handle, from->stream, from->position, &from->clock);
@@ -310,16 +333,9 @@ static cudaError_t queue_item(vgpu_exec *exec, item *it, const start *from) {
         status = vgpu_stream_queue_wait(l->stream, l->handle, exec->lanes[other->lane].stream, other->position,
                                         &other->clock);
     }
-    if (status != cudaSuccess) {
-        return status;
-    }
-    struct vgpu_replay replay = {exec, it};
-    if (node->joint.replay == NULL) {
-        return in_batches() ? queue_batch(exec, it) : vgpu_replay_queue(&replay, node->payload, &node->joint);
-    }
-    _Alignas(16) unsigned char payload[VGPU_PAYLOAD_BYTES];
-    memcpy(payload, node->payload, node->bytes);
-    return node->joint.replay(payload, &replay);
+    status = status == cudaSuccess ? queue_operations(exec, it) : status;
+    l->until = status == cudaSuccess ? it->position : l->until;
+    return status;
 }
 
 /* What comes next in the stream waits for every lane. */
@@ -365,7 +381,7 @@ cudaError_t vgpu_exec_launch(vgpu_exec *exec, vgpu_stream *stream, cudaStream_t 
     struct vgpu_place place = vgpu_place;
     cudaError_t status = begin_launch(exec, stream, handle, &from);
     if (status == cudaSuccess) {
-        status = open_lanes(exec, stream, handle);
+        status = open_lanes(exec, stream, handle, from.position);
         for (size_t i = 0; i < exec->count && status == cudaSuccess; i++) {
             status = queue_item(exec, &exec->items[i], &from);
         }
