@@ -129,25 +129,31 @@ static void draw_normalize(ls_draws *d, size_t channels, ls_run *run) {
     }
 }
 
-/* Samples of the smallest share that a device has in any full or last step of an epoch; those without any do not count. */
+/* Samples of the smallest share that a device of so many ranks has in any full or last step of an epoch; those without any do
+ * not count. */
+static size_t least_share_of(size_t length, size_t batch, size_t devices) {
+    size_t steps[2] = {length < batch ? length : batch, length % batch};
+    size_t least = SIZE_MAX, first = 0;
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t device = 0; device < devices; device++) {
+            size_t share = ls_chunk(steps[s], devices, device, &first);
+            least = share > 0 && share < least ? share : least;
+        }
+    }
+    return least;
+}
+
+/* The same for the run, and for `single` on its global batch, which verification makes its yardstick. */
 static size_t least_share(const ls_run *run, size_t count) {
-    size_t local = 0, global = 0, first = 0;
+    size_t local = 0, global = 0;
     size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
     ls_sampler sampler = ls_run_sampler(run, count, ranks, 0);
     if (ls_run_batches(run, &local, &global) != LS_OK) {
         return 0;
     }
-    size_t batch = global / ranks;
-    size_t length = ls_sampler_length(&sampler);
-    size_t steps[2] = {length < batch ? length : batch, length % batch};
-    size_t least = SIZE_MAX;
-    for (size_t s = 0; s < 2; s++) {
-        for (size_t device = 0; device < run->devices / ranks; device++) {
-            size_t share = ls_chunk(steps[s], run->devices / ranks, device, &first);
-            least = share > 0 && share < least ? share : least;
-        }
-    }
-    return least;
+    size_t own = least_share_of(ls_sampler_length(&sampler), global / ranks, run->devices / ranks);
+    size_t single = least_share_of(count, global, 1);
+    return own < single ? own : single;
 }
 
 /* Batch and size of the data set: the last batch of an epoch is mostly a smaller one, samples mostly do not divide by the

@@ -100,6 +100,10 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
 }
 
 ls_rc ls_results_check(const char *path) {
+    if (strcmp(path, "-") == 0) {
+        return ls_fail(LS_BAD_INPUT,
+                       "results need a file, found '-': on stdout their rows would stand among other lines");
+    }
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) {
         return ls_fail(LS_BAD_INPUT, "cannot write results to '%s': %s", path, strerror(errno));
