@@ -70,14 +70,15 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     }
     size_t cores = ls_platform_shared_cores();
     json_t *row = json_pack(
-        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}", "schema", 1,
-        "kind", kind, "impl", run->impl, "ranks",
+        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:b, s:n, s:s, s:s, s:s, s:n, s:b}",
+        "schema", 1, "kind", kind, "impl", run->impl, "ranks",
         has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(), "world",
         (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices", (json_int_t)run->devices, "local_batch",
         (json_int_t)local, "global_batch", (json_int_t)global, "model", run->model, "data", run->data, "dtype",
         ls_dtype_name(run->dtype), "math", ls_math_mode_name(run->math), "bucket_bytes",
-        buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "scaling", "platform", ls_platform_name(),
-        "device", device, "clock", "real", "link", "oversubscribed", cores > 0 && run->devices > cores);
+        buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "graph", run->graph, "scaling", "platform",
+        ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed",
+        cores > 0 && run->devices > cores);
     if (row == NULL) {
         return NULL;
     }

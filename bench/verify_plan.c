@@ -108,6 +108,10 @@ static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const l
     ls_verify_point point = {.run = *run, .asked = true};
     bool runs = has_kind(impl, run->ranks, point.skip, sizeof point.skip) &&
                 (!ls_exact_is(run) || ls_exact_possible(run, impl, point.skip, sizeof point.skip));
+    if (runs && options->impl_all && run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
+        snprintf(point.skip, sizeof point.skip, "a CUDA graph cannot capture the steps of %s", impl->name);
+        runs = false;
+    }
     if (runs && options->impl_all && impl->available != NULL) {
         runs = impl->available(point.skip, sizeof point.skip);
         if (!runs && point.skip[0] == '\0') {

@@ -23,6 +23,7 @@ struct ls_option {
 extern const ls_option ls_option_table[];
 
 ls_rc ls_option_parse_size(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_steps(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_seed(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_double(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_flag(const ls_option *option, const char *value, ls_options *options);

@@ -59,6 +59,11 @@ ls_rc ls_option_parse_size(const ls_option *option, const char *value, ls_option
     return read_size(option, value, option->low, option->high, (size_t *)((char *)&options->run + option->offset));
 }
 
+ls_rc ls_option_parse_steps(const ls_option *option, const char *value, ls_options *options) {
+    options->steps_given = true;
+    return ls_option_parse_size(option, value, options);
+}
+
 ls_rc ls_option_parse_seed(const ls_option *option, const char *value, ls_options *options) {
     size_t seed = 0;
     const char *rest = NULL;

@@ -44,6 +44,7 @@ typedef struct ls_run {
     size_t log_every;              /* 0: no log lines */
     size_t bucket_bytes;           /* cap of a gradient bucket */
     bool reverse_buckets;          /* buckets are reduced after backward, the last first, not as they become ready */
+    bool graph;                    /* full steps are captured and launched as CUDA graphs */
     double timeout;                /* seconds without progress of a rank until the run is ended */
     char save[LS_PATH_SIZE];       /* empty: none */
     char save_grads[LS_PATH_SIZE]; /* the last step's gradients; empty: none */
