@@ -49,6 +49,7 @@ typedef struct nccl_slot {
         64) _Atomic unsigned done; /* last sequence whose memory traffic this rank has finished (not of inline ones) */
     alignas(64) _Atomic unsigned sleepers; /* ranks that sleep, or are about to, on this slot's words */
     _Atomic unsigned left;                 /* 1: the communicator was destroyed */
+    alignas(64) _Atomic unsigned core; /* where the rank last announced an operation, counted from 1; 0: not known */
     alignas(64) unsigned char data[2][NCCL_INLINE_BYTES];
 } nccl_slot;
 
@@ -111,6 +112,7 @@ struct ncclComm {
     _Atomic unsigned sleepers;  /* on completed */
     _Atomic int async_error;    /* ncclResult_t, the first one */
     _Atomic bool aborted;
+    unsigned long long move_after_ns; /* of nccl_spread.c; used by the operation that runs */
 };
 
 /* A collective on its way through the stream; the payload of vgpu_submit. */
@@ -181,6 +183,12 @@ ncclResult_t nccl_launch(nccl_operation *operations, size_t count);
 cudaError_t nccl_run(void *payload);
 void nccl_describe(char *text, size_t size, const nccl_descriptor *what);
 const char *nccl_kind_name(unsigned kind);
+
+/* nccl_spread.c: the core of the calling thread, counted from 1, 0 when it is not known; whether it is the one that peer was
+ * last seen on; moves the thread, now and then, to a core that no peer was last seen on, if there is one. */
+unsigned nccl_core(void);
+bool nccl_shares_core(const nccl_operation *o, int peer);
+void nccl_spread(const nccl_operation *o);
 
 /* nccl_reduce.c: out[i] = op over the sources in their order, for count elements; count * element size is at most
  * NCCL_CHUNK_BYTES and out does not overlap the sources. Average: floating-point elements are multiplied by 1/sources before

@@ -107,7 +107,15 @@ static ncclResult_t sleep_for(const wait *w) {
 }
 
 static ncclResult_t wait_for(const wait *w) {
-    for (int i = 0; i < SPINS; i++) {
+    if (reached(w)) {
+        return ncclSuccess;
+    }
+    /* On the same core a peer cannot arrive while this rank spins. */
+    const bool shared = nccl_shares_core(w->operation, w->peer);
+    if (shared) {
+        nccl_spread(w->operation);
+    }
+    for (int i = 0; !shared && i < SPINS; i++) {
         if (reached(w)) {
             return ncclSuccess;
         }
@@ -143,6 +151,7 @@ static void publish(const nccl_operation *o) {
         memcpy(slot->data[o->sequence & 1], comm->clique->peers[comm->rank].base + o->what.send,
                o->what.count * nccl_dtype_size(o->what.dtype));
     }
+    atomic_store_explicit(&slot->core, nccl_core(), memory_order_relaxed);
     announce(slot, &entry->sequence, o->sequence);
 }
 
