@@ -16,10 +16,10 @@
 enum {
     NCCL_RANKS_MAX = 128,  /* a clique's table must fit into the socket buffers of a thread that joins several ranks */
     NCCL_TEXT_BYTES = 448, /* of an error's line */
-    NCCL_INLINE_BYTES = 4096, /* allreduces up to this size travel inside the control block and need one barrier only */
-    NCCL_CHUNK_BYTES = 8192,  /* unit of reduction: with its sources it stays in the first-level cache */
-    NCCL_NAME_BYTES = 16,     /* random name of a clique */
-    NCCL_SLICE_NS = 20000000  /* how often a sleeping rank looks for dead peers and aborts */
+    NCCL_INLINE_BYTES = 272, /* allreduces up to this size travel with their announcement and need one barrier only */
+    NCCL_CHUNK_BYTES = 8192, /* unit of reduction: with its sources it stays in the first-level cache */
+    NCCL_NAME_BYTES = 16,    /* random name of a clique */
+    NCCL_SLICE_NS = 20000000 /* how often a sleeping rank looks for dead peers and aborts */
 };
 
 typedef enum nccl_kind {
@@ -41,6 +41,7 @@ typedef struct nccl_descriptor {
 typedef struct nccl_entry {
     alignas(64) _Atomic unsigned sequence;
     nccl_descriptor what;
+    alignas(16) unsigned char data[NCCL_INLINE_BYTES]; /* 16 of them lie beside the descriptor */
 } nccl_entry;
 
 typedef struct nccl_slot {
@@ -49,7 +50,7 @@ typedef struct nccl_slot {
         64) _Atomic unsigned done; /* last sequence whose memory traffic this rank has finished (not of inline ones) */
     alignas(64) _Atomic unsigned sleepers; /* ranks that sleep, or are about to, on this slot's words */
     _Atomic unsigned left;                 /* 1: the communicator was destroyed */
-    alignas(64) unsigned char data[2][NCCL_INLINE_BYTES];
+    alignas(64) _Atomic unsigned core; /* where the rank last announced an operation, counted from 1; 0: not known */
 } nccl_slot;
 
 typedef enum nccl_failure { NCCL_WELL = 0, NCCL_FAILURE_CLAIMED, NCCL_FAILURE_PUBLISHED } nccl_failure;
@@ -111,6 +112,7 @@ struct ncclComm {
     _Atomic unsigned sleepers;  /* on completed */
     _Atomic int async_error;    /* ncclResult_t, the first one */
     _Atomic bool aborted;
+    unsigned long long move_after_ns; /* of nccl_spread.c; used by the operation that runs */
 };
 
 /* A collective on its way through the stream; the payload of vgpu_submit. */
@@ -182,10 +184,20 @@ cudaError_t nccl_run(void *payload);
 void nccl_describe(char *text, size_t size, const nccl_descriptor *what);
 const char *nccl_kind_name(unsigned kind);
 
+/* nccl_spread.c: the core of the calling thread, counted from 1, 0 when it is not known; whether it is the one that peer was
+ * last seen on; moves the thread, now and then, to a core that no peer was last seen on, if there is one. */
+unsigned nccl_core(void);
+bool nccl_shares_core(const nccl_operation *o, int peer);
+void nccl_spread(const nccl_operation *o);
+
 /* nccl_reduce.c: out[i] = op over the sources in their order, for count elements; count * element size is at most
  * NCCL_CHUNK_BYTES and out does not overlap the sources. Average: floating-point elements are multiplied by 1/sources before
  * they are added, integers are divided after, as NCCL does. 16-bit floats are reduced in float32 and rounded once. */
 void nccl_reduce_chunk(unsigned dtype, unsigned op, size_t sources, const void *const *source, size_t count, void *out);
+/* nccl_reduce_two.c: elements first..first+count of two sources to both targets, which may be the sources. False when the type
+ * or operation is not among those that it does. */
+bool nccl_reduce_two(const nccl_descriptor *what, const char *const *sources, char *const *targets, size_t first,
+                     size_t count);
 /* Bytes of an element; 0 for a type that is not served. */
 size_t nccl_dtype_size(unsigned dtype);
 const char *nccl_dtype_name(unsigned dtype);

@@ -107,7 +107,15 @@ static ncclResult_t sleep_for(const wait *w) {
 }
 
 static ncclResult_t wait_for(const wait *w) {
-    for (int i = 0; i < SPINS; i++) {
+    if (reached(w)) {
+        return ncclSuccess;
+    }
+    /* On the same core a peer cannot arrive while this rank spins. */
+    const bool shared = nccl_shares_core(w->operation, w->peer);
+    if (shared) {
+        nccl_spread(w->operation);
+    }
+    for (int i = 0; !shared && i < SPINS; i++) {
         if (reached(w)) {
             return ncclSuccess;
         }
@@ -140,9 +148,10 @@ static void publish(const nccl_operation *o) {
     nccl_entry *entry = &slot->entry[o->sequence & 1];
     entry->what = o->what;
     if (is_inline(&o->what) && o->what.count > 0) {
-        memcpy(slot->data[o->sequence & 1], comm->clique->peers[comm->rank].base + o->what.send,
+        memcpy(entry->data, comm->clique->peers[comm->rank].base + o->what.send,
                o->what.count * nccl_dtype_size(o->what.dtype));
     }
+    atomic_store_explicit(&slot->core, nccl_core(), memory_order_relaxed);
     announce(slot, &entry->sequence, o->sequence);
 }
 
@@ -222,8 +231,12 @@ static void reduce_share(const nccl_operation *o, const char *const *sources, ch
     size_t share = count / ranks + (count % ranks != 0);
     share = (share + line - 1) / line * line;
     const size_t first = share * rank;
-    if (first < count) {
-        reduce_part(o, sources, first, count - first < share ? count - first : share, targets, target_count, first);
+    if (first >= count) {
+        return;
+    }
+    const size_t mine = count - first < share ? count - first : share;
+    if (ranks != 2 || target_count != 2 || !nccl_reduce_two(&o->what, sources, targets, first, mine)) {
+        reduce_part(o, sources, first, mine, targets, target_count, first);
     }
 }
 
@@ -266,7 +279,7 @@ static void move_data(const nccl_operation *o) {
 static void reduce_inline(const nccl_operation *o) {
     const char *sources[NCCL_RANKS_MAX];
     for (int rank = 0; rank < o->comm->ranks; rank++) {
-        sources[rank] = (const char *)o->comm->clique->control->slots[rank].data[o->sequence & 1];
+        sources[rank] = (const char *)o->comm->clique->control->slots[rank].entry[o->sequence & 1].data;
     }
     char *target = receive_buffer(o, o->comm->rank);
     reduce_part(o, sources, 0, o->what.count, &target, 1, 0);

@@ -4,6 +4,17 @@
 
 #include "gpu/vgpu/runtime.h"
 
+/* Moves the calling thread to a core now; from then on the scheduler is free, so that several programs share the machine
+ * fairly. */
+static void move_to(int cpu, const cpu_set_t *allowed) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one) == 0) {
+        sched_setaffinity(0, sizeof *allowed, allowed);
+    }
+}
+
 void vgpu_place_thread(int device) {
     cpu_set_t allowed;
     if (device < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
@@ -11,16 +22,22 @@ void vgpu_place_thread(int device) {
     }
     int cores = CPU_COUNT(&allowed), seen = 0;
     for (int cpu = 0; cpu < CPU_SETSIZE && cores > 1; cpu++) {
-        if (!CPU_ISSET(cpu, &allowed) || seen++ != device % cores) {
-            continue;
+        if (CPU_ISSET(cpu, &allowed) && seen++ == device % cores) {
+            move_to(cpu, &allowed);
+            return;
         }
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(cpu, &one);
-        if (sched_setaffinity(0, sizeof one, &one) == 0) {
-            /* moved there now; from here on the scheduler is free, so that several programs share the machine fairly */
-            sched_setaffinity(0, sizeof allowed, &allowed);
-        }
+    }
+}
+
+void vgpu_leave_cores(const cpu_set_t *taken) {
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
         return;
+    }
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &allowed) && !CPU_ISSET(cpu, taken)) {
+            move_to(cpu, &allowed);
+            return;
+        }
     }
 }
