@@ -68,16 +68,20 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     if (ls_platform_describe(device, sizeof device) != LS_OK) {
         return NULL;
     }
-    size_t cores = ls_platform_shared_cores();
-    json_t *row = json_pack(
-        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}", "schema", 1,
-        "kind", kind, "impl", run->impl, "ranks",
-        has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(), "world",
-        (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices", (json_int_t)run->devices, "local_batch",
-        (json_int_t)local, "global_batch", (json_int_t)global, "model", run->model, "data", run->data, "dtype",
-        ls_dtype_name(run->dtype), "bucket_bytes", buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(),
-        "scaling", "platform", ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed",
-        cores > 0 && run->devices > cores);
+    size_t cores = ls_platform_shared_cores(), present = 0;
+    if (ls_platform_device_count(&present) != LS_OK) {
+        return NULL;
+    }
+    bool crowded = (cores > 0 && run->devices > cores) || (run->share_devices && run->devices > present);
+    json_t *row =
+        json_pack("{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}",
+                  "schema", 1, "kind", kind, "impl", run->impl, "ranks",
+                  has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(),
+                  "world", (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices",
+                  (json_int_t)run->devices, "local_batch", (json_int_t)local, "global_batch", (json_int_t)global,
+                  "model", run->model, "data", run->data, "dtype", ls_dtype_name(run->dtype), "bucket_bytes",
+                  buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "scaling", "platform",
+                  ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed", crowded);
     if (row == NULL) {
         return NULL;
     }

@@ -31,6 +31,7 @@ enum {
     LS_CAP_MPIRUN = 1u << 2,         /* ranks are processes under mpirun */
     LS_CAP_BUCKETS = 1u << 3,        /* obeys bucket_bytes */
     LS_CAP_MULTI_DEVICE = 1u << 4,   /* more than one device */
+    LS_CAP_SHARED_DEVICES = 1u << 5, /* several of its devices may lie on one of the host (--share-devices) */
 };
 
 /* What an implementation did to communicate, counted by itself since open. */
