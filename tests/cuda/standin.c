@@ -21,11 +21,11 @@
 
 /* The CUDA runtime: device memory is host memory, and everything has finished when a call returns. */
 
-ls_rc ls_cuda_check(cudaError_t status, const char *call, const char *file, int line) {
+ls_rc(ls_cuda_check)(cudaError_t status, const char *call, const char *file, int line) {
     return status == cudaSuccess ? LS_OK : ls_fail(LS_DEVICE_FAILED, "%s:%d: %s: %d", file, line, call, (int)status);
 }
 
-cudaError_t cudaMalloc(void **memory, size_t bytes) {
+cudaError_t(cudaMalloc)(void **memory, size_t bytes) {
     *memory = malloc(bytes);
     return *memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
 }
