@@ -41,9 +41,18 @@ static json_t *environment(void) {
         snprintf(os, sizeof os, "%.60s %.60s %.60s", system.sysname, system.release, system.machine);
     }
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s}", "cpu", cpu, "cores", (json_int_t)cores, "memory_bytes",
-                     (json_int_t)pages * (json_int_t)page, "os", os, "lockstep", LOCKSTEP_VERSION, "math",
-                     ls_math_description());
+    int runtime = 0, nccl = 0; /* major * 1000 + minor * 10; major * 10000 + minor * 100 + patch */
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)ncclGetVersion(&nccl);
+    char versions[2][32];
+    (void)snprintf(versions[0], sizeof versions[0], "%d.%d", runtime / 1000, runtime % 1000 / 10);
+    (void)snprintf(versions[1], sizeof versions[1], "%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100);
+    /* NCCL chooses an algorithm for each call, unless these say which */
+    const char *algorithm = getenv("NCCL_ALGO"), *protocol = getenv("NCCL_PROTO");
+    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s?, s:s?}", "cpu", cpu, "cores", (json_int_t)cores,
+                     "memory_bytes", (json_int_t)pages * (json_int_t)page, "os", os, "lockstep", LOCKSTEP_VERSION,
+                     "math", ls_math_description(), "cuda_runtime", versions[0], "nccl", versions[1], "nccl_algo",
+                     algorithm, "nccl_proto", protocol);
 }
 
 static void set_time(json_t *row) {
