@@ -1,5 +1,4 @@
 /* lockstep info: what is here to run on. */
-#include <mpi.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "gpu/layer_math.h"
 #include "impls/impl.h"
+#include "impls/mpi_world.h"
 #include "impls/options.h"
 #include "reference/model.h"
 
@@ -38,13 +38,12 @@ static json_t *networks(void) {
 }
 
 static json_t *libraries(void) {
-    int runtime = 0, nccl = 0, length = 0;
-    char mpi[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int runtime = 0, nccl = 0;
+    char mpi[128] = "";
     if (cudaRuntimeGetVersion(&runtime) != cudaSuccess || ncclGetVersion(&nccl) != ncclSuccess ||
-        MPI_Get_library_version(mpi, &length) != MPI_SUCCESS) {
+        ls_mpi_describe(mpi, sizeof mpi) != LS_OK) {
         return NULL;
     }
-    mpi[strcspn(mpi, ",\n")] = '\0';
     return json_pack("{s:i, s:i, s:s, s:s}", "cuda_runtime_api", runtime, "nccl_api", nccl, "mpi", mpi, "jansson",
                      JANSSON_VERSION);
 }

@@ -11,6 +11,7 @@
 #include "bench/micro.h"
 #include "bench/micro_collective.h"
 #include "bench/results.h"
+#include "impls/impl.h"
 #include "impls/launch.h"
 
 /* What the words say before it is looked at. */
@@ -36,8 +37,26 @@ static ls_rc read_bytes(const char *flag, const char *text, size_t *out) {
     return LS_OK;
 }
 
+static const char all_kinds[] = "threads,processes,mpi";
+
+/* Ranks under mpirun where there is none: not among all of them, and an error when asked for. */
+static ls_rc check_mpi(bool asked, ls_micro_options *options) {
+    const ls_impl *mpi = ls_impl_find("mpi");
+    char why[256] = "";
+    if (!options->kinds[LS_CREW_MPI] || mpi->available(why, sizeof why)) {
+        return LS_OK;
+    }
+    if (asked) {
+        return ls_fail(LS_BAD_INPUT, "option '--ranks': mpi cannot run here: %s", why);
+    }
+    ls_notice("ranks under mpirun: SKIPPED (%s)", why);
+    options->kinds[LS_CREW_MPI] = false;
+    return LS_OK;
+}
+
 /* "threads,mpi" */
-static ls_rc read_kinds(const char *text, ls_micro_options *options) {
+static ls_rc read_kinds(const char *list, ls_micro_options *options) {
+    const char *text = list;
     memset(options->kinds, 0, sizeof options->kinds);
     while (true) {
         size_t length = strcspn(text, ",");
@@ -52,7 +71,7 @@ static ls_rc read_kinds(const char *text, ls_micro_options *options) {
         }
         options->kinds[kind] = true;
         if (text[length] == '\0') {
-            return LS_OK;
+            return check_mpi(list != all_kinds, options);
         }
         text += length + 1;
     }
@@ -168,13 +187,8 @@ static const char usage[] =
     "       lockstep micro --peers [--restarts N] [--rounds N] [--only TEXT]";
 
 static ls_rc run_micro(int argc, char **argv, char **ours, char **theirs) {
-    words w = {.ranks = "threads,processes,mpi",
-               .clock = "stream",
-               .min = "8",
-               .max = "64M",
-               .type = "float",
-               .redop = "sum",
-               .check = 1};
+    words w = {
+        .ranks = all_kinds, .clock = "stream", .min = "8", .max = "64M", .type = "float", .redop = "sum", .check = 1};
     ls_micro_options o = {
         .devices = 2, .collective = SIZE_MAX, .factor = 2, .iterations = 20, .warmup = 5, .restarts = 3, .rounds = 5};
     const ls_flag flags[] = {

@@ -15,6 +15,7 @@
 #include "gpu/gpu.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
+#include "impls/step_graph.h"
 
 typedef struct session {
     const ls_options *options;
@@ -95,6 +96,16 @@ static ls_rc judge(session *s, size_t index, const char *run_dir, ls_verify_resu
     return rc;
 }
 
+/* --graph shows nothing about graphs where no step was launched as one: too few steps, or none with a full batch. */
+static void mistrust_without_graph(const ls_run *run, ls_verify_result *result) {
+    if (run->graph && result->status == LS_PASSED &&
+        json_integer_value(json_object_get(result->counters, "graph_launches")) == 0) {
+        result->status = LS_MISTRUSTED;
+        snprintf(result->reason, sizeof result->reason,
+                 "no step ran as a graph: one is captured when %d full batches have been trained", LS_GRAPH_WARMUP);
+    }
+}
+
 static ls_rc run_point(session *s, size_t index) {
     const ls_verify_point *point = &s->plan.points[index];
     ls_verify_result *result = &s->results[index];
@@ -114,6 +125,7 @@ static ls_rc run_point(session *s, size_t index) {
         snprintf(result->param_hash, sizeof result->param_hash, "%s", hash != NULL ? hash : "");
         result->counters = ls_result_counters(outcome.ranks);
         rc = judge(s, index, outcome.run_dir, result);
+        mistrust_without_graph(&run, result);
     } else if (rc == LS_DEVICE_FAILED) {
         set_failed(result, outcome.reason);
         rc = LS_OK;
@@ -232,6 +244,13 @@ ls_rc ls_command_verify(int argc, char **argv) {
         return LS_OK;
     }
     LS_TRY(ls_launch_refuse_nested("verify"));
+    if (!ls_math_mode_is_exact(options.run.math)) {
+        return ls_fail(LS_BAD_INPUT,
+                       "option '--math': %s computes outside the bounds of verification on this platform; it is for "
+                       "timing (sweep, train)",
+                       ls_math_mode_name(options.run.math));
+    }
+    ls_math_set_mode(options.run.math);
     if (options.run.steps == 0 || options.run.steps == SIZE_MAX) {
         return ls_fail(LS_BAD_INPUT, "option '--steps': a verification needs at least 1 step, found 0");
     }

@@ -14,6 +14,8 @@ const ls_relation ls_relations[] = {
      "beyond 2 devices MPI_Allreduce's order of summation depends on the size"},
     {LS_VARIED_ORDER, "ddp", NULL, NULL, SIZE_MAX, "a bucket's sum does not depend on the others"},
     {LS_VARIED_ORDER, "mpi", NULL, NULL, SIZE_MAX, "a bucket's sum does not depend on the others"},
+    {LS_VARIED_GRAPH, NULL, NULL, NULL, SIZE_MAX,
+     "a graph launches the same kernels in an order that the same events allow"},
     {LS_VARIED_IMPL, "dp", "single", NULL, 1, "one device has nothing to reduce"},
     {LS_VARIED_IMPL, "ddp", "single", NULL, 1, "one device has nothing to reduce, and a mean over one rank is exact"},
     {LS_VARIED_IMPL, "mpi", "ddp", NULL, 2,
@@ -25,9 +27,9 @@ const ls_relation ls_relations[] = {
 
 const char *ls_varied_name(ls_varied varied) {
     static const char *const names[] = {
-        [LS_VARIED_NOTHING] = "run",         [LS_VARIED_RANK] = "rank",           [LS_VARIED_LOADER] = "loader",
-        [LS_VARIED_KIND] = "rank kind",      [LS_VARIED_BUCKETS] = "bucket size", [LS_VARIED_ORDER] = "bucket order",
-        [LS_VARIED_IMPL] = "implementation", [LS_VARIED_WORLD] = "world size",
+        [LS_VARIED_NOTHING] = "run",    [LS_VARIED_RANK] = "rank",           [LS_VARIED_LOADER] = "loader",
+        [LS_VARIED_KIND] = "rank kind", [LS_VARIED_BUCKETS] = "bucket size", [LS_VARIED_ORDER] = "bucket order",
+        [LS_VARIED_GRAPH] = "graph",    [LS_VARIED_IMPL] = "implementation", [LS_VARIED_WORLD] = "world size",
     };
     return names[varied];
 }

@@ -13,6 +13,7 @@ typedef enum ls_varied {
     LS_VARIED_KIND,        /* ranks as threads, or as processes */
     LS_VARIED_BUCKETS,     /* every bucket cap against the last of the list */
     LS_VARIED_ORDER,       /* buckets reduced in reverse */
+    LS_VARIED_GRAPH,       /* steps as CUDA graphs, or as they are */
     LS_VARIED_IMPL,        /* another implementation on as many devices */
     LS_VARIED_WORLD,       /* the smallest device count of the list, same global batch */
 } ls_varied;

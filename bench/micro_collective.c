@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-/* NCCL's and MPI's functions with one signature. In place as each library defines it. */
+/* NCCL's functions with one signature. In place as NCCL defines it. */
 
 static ncclResult_t nccl_allreduce(const ls_micro_call *c) {
     return ncclAllReduce(c->send, c->recv, c->count, c->type->nccl, c->redop->nccl, c->comm, c->stream);
@@ -25,57 +25,27 @@ static ncclResult_t nccl_all_gather(const ls_micro_call *c) {
     return ncclAllGather(c->send, c->recv, c->count, c->type->nccl, c->comm, c->stream);
 }
 
-static int mpi_allreduce(const ls_micro_call *c) {
-    return MPI_Allreduce(c->in_place ? MPI_IN_PLACE : c->send, c->recv, (int)c->count, c->type->mpi, c->redop->mpi,
-                         MPI_COMM_WORLD);
-}
-
-/* MPI broadcasts in place only. */
-static int mpi_broadcast(const ls_micro_call *c) {
-    return MPI_Bcast(c->recv, (int)c->count, c->type->mpi, c->root, MPI_COMM_WORLD);
-}
-
-static int mpi_reduce(const ls_micro_call *c) {
-    int rank = 0;
-    int status = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (status != MPI_SUCCESS) {
-        return status;
-    }
-    const void *send = c->in_place && rank == c->root ? MPI_IN_PLACE : c->send;
-    return MPI_Reduce(send, c->recv, (int)c->count, c->type->mpi, c->redop->mpi, c->root, MPI_COMM_WORLD);
-}
-
-static int mpi_reduce_scatter(const ls_micro_call *c) {
-    return MPI_Reduce_scatter_block(c->in_place ? MPI_IN_PLACE : c->send, c->recv, (int)c->count, c->type->mpi,
-                                    c->redop->mpi, MPI_COMM_WORLD);
-}
-
-static int mpi_all_gather(const ls_micro_call *c) {
-    return MPI_Allgather(c->in_place ? MPI_IN_PLACE : c->send, (int)c->count, c->type->mpi, c->recv, (int)c->count,
-                         c->type->mpi, MPI_COMM_WORLD);
-}
-
 const ls_micro_collective ls_micro_collectives[] = {
-    {"allreduce", false, true, true, true, 2, nccl_allreduce, mpi_allreduce},
-    {"broadcast", true, false, true, true, 0, nccl_broadcast, mpi_broadcast},
-    {"reduce", true, true, true, true, 0, nccl_reduce, mpi_reduce},
-    {"reduce-scatter", false, true, true, false, 1, nccl_reduce_scatter, mpi_reduce_scatter},
-    {"all-gather", false, false, false, true, 1, nccl_all_gather, mpi_all_gather},
-    {NULL, false, false, false, false, 0, NULL, NULL},
+    {"allreduce", false, true, true, true, 2, nccl_allreduce},
+    {"broadcast", true, false, true, true, 0, nccl_broadcast},
+    {"reduce", true, true, true, true, 0, nccl_reduce},
+    {"reduce-scatter", false, true, true, false, 1, nccl_reduce_scatter},
+    {"all-gather", false, false, false, true, 1, nccl_all_gather},
+    {NULL, false, false, false, false, 0, NULL},
 };
 
 const ls_micro_type ls_micro_types[] = {
-    {"float", 4, ncclFloat32, MPI_FLOAT, true},        {"double", 8, ncclFloat64, MPI_DOUBLE, true},
-    {"half", 2, ncclFloat16, MPI_DATATYPE_NULL, true}, {"bfloat16", 2, ncclBfloat16, MPI_DATATYPE_NULL, true},
-    {"int8", 1, ncclInt8, MPI_INT8_T, false},          {"uint8", 1, ncclUint8, MPI_UINT8_T, false},
-    {"int32", 4, ncclInt32, MPI_INT32_T, false},       {"uint32", 4, ncclUint32, MPI_UINT32_T, false},
-    {"int64", 8, ncclInt64, MPI_INT64_T, false},       {"uint64", 8, ncclUint64, MPI_UINT64_T, false},
-    {NULL, 0, ncclInt8, MPI_DATATYPE_NULL, false},
+    {"float", 4, ncclFloat32, true, true}, {"double", 8, ncclFloat64, true, true},
+    {"half", 2, ncclFloat16, false, true}, {"bfloat16", 2, ncclBfloat16, false, true},
+    {"int8", 1, ncclInt8, true, false},    {"uint8", 1, ncclUint8, true, false},
+    {"int32", 4, ncclInt32, true, false},  {"uint32", 4, ncclUint32, true, false},
+    {"int64", 8, ncclInt64, true, false},  {"uint64", 8, ncclUint64, true, false},
+    {NULL, 0, ncclInt8, false, false},
 };
 
 const ls_micro_redop ls_micro_redops[] = {
-    {"sum", ncclSum, MPI_SUM}, {"prod", ncclProd, MPI_PROD},  {"max", ncclMax, MPI_MAX},
-    {"min", ncclMin, MPI_MIN}, {"avg", ncclAvg, MPI_OP_NULL}, {NULL, ncclSum, MPI_OP_NULL},
+    {"sum", ncclSum, true}, {"prod", ncclProd, true}, {"max", ncclMax, true},
+    {"min", ncclMin, true}, {"avg", ncclAvg, false},  {NULL, ncclSum, false},
 };
 
 size_t ls_micro_collective_find(const char *name) {
@@ -122,10 +92,10 @@ const char *ls_micro_refuse(const ls_micro_collective *collective, const ls_micr
     if (world > EXACT_WORLD) {
         return "more than 31 ranks: the expected values would not be exact in every type";
     }
-    if (mpi && type->mpi == MPI_DATATYPE_NULL) {
+    if (mpi && !type->in_mpi) {
         return "MPI has no such type";
     }
-    if (collective->reduces && mpi && redop->mpi == MPI_OP_NULL) {
+    if (collective->reduces && mpi && !redop->in_mpi) {
         return "MPI has no such reduction";
     }
     if (collective->reduces && redop->nccl == ncclAvg && (!type->is_float || (world & (world - 1)) != 0)) {

@@ -3,7 +3,6 @@
 #ifndef LS_BENCH_MICRO_COLLECTIVE_H
 #define LS_BENCH_MICRO_COLLECTIVE_H
 
-#include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,14 +13,14 @@ typedef struct ls_micro_type {
     const char *name; /* nccl-tests' */
     size_t size;      /* bytes */
     ncclDataType_t nccl;
-    MPI_Datatype mpi; /* MPI_DATATYPE_NULL: MPI has none */
+    bool in_mpi; /* MPI has it */
     bool is_float;
 } ls_micro_type;
 
 typedef struct ls_micro_redop {
     const char *name;
     ncclRedOp_t nccl;
-    MPI_Op mpi; /* MPI_OP_NULL: MPI has none */
+    bool in_mpi; /* MPI has it */
 } ls_micro_redop;
 
 /* The arguments of one call; count as the library's function takes it. */
@@ -45,7 +44,6 @@ typedef struct ls_micro_collective {
     /* busbw/algbw is factor*(world-1)/world, or 1 when factor is 0 (nccl-tests, doc/PERFORMANCE.md). */
     double factor;
     ncclResult_t (*nccl)(const ls_micro_call *call);
-    int (*mpi)(const ls_micro_call *call);
 } ls_micro_collective;
 
 /* Ended by a NULL name. */

@@ -128,6 +128,11 @@ static cudaError_t rmsprop(const ls_micro_operands *o) {
     return ls_kernel_rmsprop(o->stream, o->dtype, o->count, o->a, o->b, o->c, NULL, NULL, &options);
 }
 
+static cudaError_t step_values(const ls_micro_operands *o) {
+    ls_step_values values = {.scalar = {1}};
+    return ls_kernel_step_values(o->stream, &values, (ls_step_values *)(void *)o->statistics);
+}
+
 static cudaError_t scale(const ls_micro_operands *o) {
     return ls_kernel_scale(o->stream, o->dtype, o->count, 1.0, o->a);
 }
@@ -177,6 +182,7 @@ const ls_micro_kernel ls_micro_kernels[] = {
     {"sgd", LS_MICRO_ACTIVATION, 5, 0, 4, sgd},
     {"adam", LS_MICRO_ACTIVATION, 7, 0, 11, adam},
     {"rmsprop", LS_MICRO_ACTIVATION, 5, 0, 8, rmsprop},
+    {"step_values", LS_MICRO_ACTIVATION, 0, 0, 0, step_values}, /* of a step */
     {"scale", LS_MICRO_ACTIVATION, 2, 0, 1, scale},
     {"add", LS_MICRO_ACTIVATION, 3, 0, 1, add},
     {"from_lanes", LS_MICRO_ACTIVATION, 2, 0, 0, from_lanes},

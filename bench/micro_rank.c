@@ -9,7 +9,7 @@
 #include "bench/cmd.h"
 #include "bench/micro_crew.h"
 #include "bench/micro_job.h"
-#include "impls/mpi_check.h"
+#include "impls/mpi_world.h"
 #include "impls/progress.h"
 #include "impls/rank_guard.h"
 

@@ -8,6 +8,7 @@
 #include "impls/impl.h"
 #include "impls/options.h"
 #include "impls/rank.h"
+#include "impls/step_graph.h"
 
 /* Multiplications of a case's forward passes: what the oracle computes in a tenth of a second. */
 static const size_t most_products = 4000000;
@@ -128,25 +129,31 @@ static void draw_normalize(ls_draws *d, size_t channels, ls_run *run) {
     }
 }
 
-/* Samples of the smallest share that a device has in any full or last step of an epoch; those without any do not count. */
+/* Samples of the smallest share that a device of so many ranks has in any full or last step of an epoch; those without any do
+ * not count. */
+static size_t least_share_of(size_t length, size_t batch, size_t devices) {
+    size_t steps[2] = {length < batch ? length : batch, length % batch};
+    size_t least = SIZE_MAX, first = 0;
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t device = 0; device < devices; device++) {
+            size_t share = ls_chunk(steps[s], devices, device, &first);
+            least = share > 0 && share < least ? share : least;
+        }
+    }
+    return least;
+}
+
+/* The same for the run, and for `single` on its global batch, which verification makes its yardstick. */
 static size_t least_share(const ls_run *run, size_t count) {
-    size_t local = 0, global = 0, first = 0;
+    size_t local = 0, global = 0;
     size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
     ls_sampler sampler = ls_run_sampler(run, count, ranks, 0);
     if (ls_run_batches(run, &local, &global) != LS_OK) {
         return 0;
     }
-    size_t batch = global / ranks;
-    size_t length = ls_sampler_length(&sampler);
-    size_t steps[2] = {length < batch ? length : batch, length % batch};
-    size_t least = SIZE_MAX;
-    for (size_t s = 0; s < 2; s++) {
-        for (size_t device = 0; device < run->devices / ranks; device++) {
-            size_t share = ls_chunk(steps[s], run->devices / ranks, device, &first);
-            least = share > 0 && share < least ? share : least;
-        }
-    }
-    return least;
+    size_t own = least_share_of(ls_sampler_length(&sampler), global / ranks, run->devices / ranks);
+    size_t single = least_share_of(count, global, 1);
+    return own < single ? own : single;
 }
 
 /* Batch and size of the data set: the last batch of an epoch is mostly a smaller one, samples mostly do not divide by the
@@ -171,6 +178,32 @@ static size_t draw_samples(ls_draws *d, const ls_random_network *network, ls_run
         count = run->batch * run->devices * ls_draw_between(d, 1, 3);
     }
     return count;
+}
+
+/* Steps of the run in which a rank has a full batch. */
+static size_t full_steps(const ls_run *run, size_t count) {
+    size_t local = 0, global = 0;
+    size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
+    ls_sampler sampler = ls_run_sampler(run, count, ranks, 0);
+    if (ls_run_batches(run, &local, &global) != LS_OK) {
+        return 0;
+    }
+    size_t length = ls_sampler_length(&sampler);
+    size_t batch = global / ranks;
+    size_t epoch = (length + batch - 1) / batch;
+    size_t rest = run->steps % epoch;
+    return run->steps / epoch * (length / batch) + (rest < length / batch ? rest : length / batch);
+}
+
+/* As graphs, where enough steps are full for one to be captured. */
+static void draw_graph(ls_draws *d, size_t count, ls_run *run) {
+    if ((ls_impl_find(run->impl)->capabilities & LS_CAP_GRAPH) == 0 || !ls_draw_percent(d, 25)) {
+        return;
+    }
+    size_t steps = run->steps;
+    run->steps += LS_GRAPH_WARMUP;
+    run->graph = full_steps(run, count) > LS_GRAPH_WARMUP;
+    run->steps = run->graph ? run->steps : steps;
 }
 
 void ls_random_case_draw(uint64_t seed, uint64_t index, size_t devices_present, ls_run *out) {
@@ -198,4 +231,5 @@ void ls_random_case_draw(uint64_t seed, uint64_t index, size_t devices_present, 
     out->seed = ls_draw(d, 1000000);
     bool buckets = (ls_impl_find(out->impl)->capabilities & LS_CAP_BUCKETS) != 0;
     out->reverse_buckets = buckets && ls_draw_percent(d, 15);
+    draw_graph(d, count, out);
 }

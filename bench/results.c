@@ -82,15 +82,15 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
         return NULL;
     }
     bool crowded = (cores > 0 && run->devices > cores) || (run->share_devices && run->devices > present);
-    json_t *row =
-        json_pack("{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:o, s:n, s:s, s:s, s:s, s:n, s:b}",
-                  "schema", 1, "kind", kind, "impl", run->impl, "ranks",
-                  has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(),
-                  "world", (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices",
-                  (json_int_t)run->devices, "local_batch", (json_int_t)local, "global_batch", (json_int_t)global,
-                  "model", run->model, "data", run->data, "dtype", ls_dtype_name(run->dtype), "bucket_bytes",
-                  buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "scaling", "platform",
-                  ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed", crowded);
+    json_t *row = json_pack(
+        "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:b, s:n, s:s, s:s, s:s, s:n, s:b}",
+        "schema", 1, "kind", kind, "impl", run->impl, "ranks",
+        has_ranks ? json_string(run->ranks == LS_RANKS_THREADS ? "threads" : "processes") : json_null(), "world",
+        (json_int_t)(impl != NULL ? impl->ranks(run->devices) : 1), "devices", (json_int_t)run->devices, "local_batch",
+        (json_int_t)local, "global_batch", (json_int_t)global, "model", run->model, "data", run->data, "dtype",
+        ls_dtype_name(run->dtype), "math", ls_math_mode_name(run->math), "bucket_bytes",
+        buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "graph", run->graph, "scaling", "platform",
+        ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed", crowded);
     if (row == NULL) {
         return NULL;
     }
@@ -112,7 +112,18 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     return row;
 }
 
+void ls_result_set_math(json_t *row, const json_t *ranks) {
+    json_t *math = json_object_get(json_array_get(ranks, 0), "math");
+    if (json_is_string(math)) {
+        json_object_set(json_object_get(row, "environment"), "math", math);
+    }
+}
+
 ls_rc ls_results_check(const char *path) {
+    if (strcmp(path, "-") == 0) {
+        return ls_fail(LS_BAD_INPUT,
+                       "results need a file, found '-': on stdout their rows would stand among other lines");
+    }
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) {
         return ls_fail(LS_BAD_INPUT, "cannot write results to '%s': %s", path, strerror(errno));

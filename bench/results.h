@@ -11,6 +11,10 @@
  * and null for everything still unknown; command is the reproducing line. Owned by the caller; NULL when memory is short. */
 json_t *ls_result_row(const char *kind, const ls_run *run, const char *command);
 
+/* What computed, as rank 0 of the run says at its end: with every algorithm that it chose. The row has this process's word before.
+ * ranks: the ranks' results. */
+void ls_result_set_math(json_t *row, const json_t *ranks);
+
 /* Checks that path can be appended to (its folder exists and is writable), before anything is measured. Makes the file. */
 ls_rc ls_results_check(const char *path);
 

@@ -12,6 +12,7 @@ static ls_rc append_row(const ls_run_command *command, const ls_run *run, const 
     }
     json_object_set_new(row, "status", json_string("DONE"));
     json_object_set(row, "param_hash", json_object_get(json_array_get(outcome->ranks, 0), "param_hash"));
+    ls_result_set_math(row, outcome->ranks);
     command->fill(row, outcome);
     ls_rc rc = ls_results_append(run->json, row);
     json_decref(row);
@@ -20,6 +21,7 @@ static ls_rc append_row(const ls_run_command *command, const ls_run *run, const 
 
 ls_rc ls_run_command_run(const ls_run_command *command, ls_run *run) {
     bool wants_row = run->json[0] != '\0';
+    ls_math_set_mode(run->math);
     if (ls_rank_started_outside(run)) {
         return wants_row ? ls_fail(LS_BAD_INPUT, "--json needs a run that lockstep starts itself; leave it out")
                          : ls_rank_main(run);

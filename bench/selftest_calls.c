@@ -29,6 +29,40 @@ typedef struct family {
     site sites[MOST_SITES];
 } family;
 
+/* Calls that order nothing which others do not order, and why they stay; by file, since lines move. What is neither missed nor
+ * listed here has either lost its use or is no longer looked at: it fails the self-test. */
+static const struct {
+    const char *impl; /* NULL: all */
+    const char *file, *call, *reason;
+} kept[] = {
+    {NULL, "reference/replica_read.c", "cudaStreamSynchronize",
+     "pageable copies end before they return, which CUDA does not promise"},
+    {NULL, "reference/replica_buffers.c", "cudaStreamSynchronize",
+     "pageable copies end before they return, which CUDA does not promise"},
+    {NULL, "reference/replica.c", "cudaStreamSynchronize", "failures of set-up and of the last step are met here"},
+    {"dp", "impls/dp.c", "cudaStreamSynchronize", "the end of a run, and of a timed step"},
+    {"ddp", "impls/ddp.c", "cudaStreamSynchronize",
+     "pageable copies end before they return, which CUDA does not promise"},
+    {"ddp", "impls/ddp_watch.c", "cudaEventRecord", "shows the watch that a peer is alive"},
+    {"ddp", "impls/ddp_watch.c", "cudaStreamSynchronize", "names the peer that has failed"},
+    {"ddp", "impls/ddp_overlap.c", "cudaEventRecord", "takes the time"},
+    {"mpi", "impls/mpi.c", "cudaStreamSynchronize", "the end of a run, and of a timed step"},
+    {"mpi", "reference/batcher.c", "cudaEventRecord", "mpi waits for its device in every step; others do not"},
+    {"mpi", "reference/batcher.c", "cudaEventSynchronize", "mpi waits for its device in every step; others do not"},
+};
+
+static const char *reason_to_keep(const char *impl, const site *s) {
+    const char *place = s->mutant + strlen("drop:");
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        size_t length = strlen(kept[i].file);
+        if ((kept[i].impl == NULL || strcmp(kept[i].impl, impl) == 0) && strcmp(kept[i].call, s->call) == 0 &&
+            strncmp(kept[i].file, place, length) == 0 && place[length] == ':') {
+            return kept[i].reason;
+        }
+    }
+    return NULL;
+}
+
 static ls_selftest_job job_of(unsigned impl, const char *mutant) {
     return (ls_selftest_job){.mutant = mutant,
                              .sched = "check",
@@ -102,6 +136,22 @@ static bool caught(const ls_selftest_job *job) {
     return WIFEXITED(job->status) && WEXITSTATUS(job->status) == LS_DEVICE_FAILED;
 }
 
+/* Prints, writes and counts what came of a call that was left out. */
+static ls_rc report_call(const ls_selftest *test, const family *f, const site *s, bool missed, ls_selftest_sum *sum) {
+    const char *reason = missed ? NULL : reason_to_keep(f->name, s);
+    const char *status = missed ? "CAUGHT" : reason != NULL ? "KEPT" : "SURVIVED";
+    if (!missed) {
+        printf("  %s: %s: %s %s%s%s\n", f->name, reason != NULL ? "not missed" : status, s->mutant + strlen("drop:"),
+               s->call, reason != NULL ? ": " : "", reason != NULL ? reason : "");
+    }
+    sum->caught += missed ? 1 : 0;
+    sum->skipped += reason != NULL ? 1 : 0;
+    sum->survived += !missed && reason == NULL ? 1 : 0;
+    return ls_selftest_row(test, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*}", "mutant", s->mutant, "summary", s->call,
+                                           "impl", f->name, "checks", "LOCKSTEP_VGPU_SCHED=check", "status", status,
+                                           "reason", reason));
+}
+
 static ls_rc drop_each(const ls_selftest *test, const family *f, ls_selftest_sum *sum) {
     ls_selftest_job *jobs = ls_calloc(f->count, sizeof *jobs, "verifications");
     if (jobs == NULL) {
@@ -110,22 +160,17 @@ static ls_rc drop_each(const ls_selftest *test, const family *f, ls_selftest_sum
     for (size_t i = 0; i < f->count; i++) {
         jobs[i] = job_of(f->impl, f->sites[i].mutant);
     }
+    ls_selftest_sum own = {0};
     ls_rc rc = ls_selftest_jobs_run(test, jobs, f->count, NULL);
-    size_t found = 0;
     for (size_t i = 0; i < f->count && rc == LS_OK; i++) {
-        bool missed = caught(&jobs[i]);
-        found += missed ? 1 : 0;
-        if (!missed) {
-            printf("  %s: redundant: %s %s\n", f->name, f->sites[i].mutant + strlen("drop:"), f->sites[i].call);
-        }
-        rc = ls_selftest_row(test, json_pack("{s:s, s:s, s:s, s:s, s:s}", "mutant", f->sites[i].mutant, "summary",
-                                             f->sites[i].call, "impl", f->name, "checks", "LOCKSTEP_VGPU_SCHED=check",
-                                             "status", missed ? "CAUGHT" : "REDUNDANT"));
+        rc = report_call(test, f, &f->sites[i], caught(&jobs[i]), &own);
     }
-    printf("%-4s %zu calls that order streams and threads: %zu left out are reported, %zu are redundant\n", f->name,
-           f->count, found, f->count - found);
-    sum->caught += found;
-    sum->skipped += f->count - found;
+    printf(
+        "%-4s %zu calls that order streams and threads: %zu left out are reported, %zu are not missed, %zu survived\n",
+        f->name, f->count, own.caught, own.skipped, own.survived);
+    sum->caught += own.caught;
+    sum->skipped += own.skipped;
+    sum->survived += own.survived;
     ls_selftest_jobs_close(jobs, f->count);
     return rc;
 }

@@ -40,6 +40,10 @@ static ls_rc add_point(const ls_options *options, const ls_impl *impl, const ls_
     ls_sweep_point *point = &plan->points[plan->count++];
     *point = (ls_sweep_point){.run = *run, .scaling = scaling};
     set_batches(options, point);
+    if (options->impl_all && run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
+        snprintf(point->skip, sizeof point->skip, "a CUDA graph cannot capture the steps of %s", impl->name);
+        return LS_OK;
+    }
     if (options->impl_all && impl->available != NULL && !impl->available(point->skip, sizeof point->skip)) {
         return LS_OK;
     }

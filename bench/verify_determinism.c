@@ -141,6 +141,13 @@ static ls_rc make_cell(session *s, const ls_relation *relation, const ls_impl *i
         base.bucket_bytes = other.bucket_bytes = s->options->buckets[0];
         other.reverse_buckets = true;
         break;
+    case LS_VARIED_GRAPH:
+        if (!known(impl, LS_CAP_GRAPH)) {
+            return LS_OK;
+        }
+        base.graph = false;
+        other.graph = true;
+        break;
     case LS_VARIED_IMPL:
         return compare_impls(s, relation, &base, out);
     case LS_VARIED_WORLD:

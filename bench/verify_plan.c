@@ -114,6 +114,10 @@ static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const l
         LS_TRY(ls_platform_device_count(&present));
         runs = ls_devices_suffice(run, impl, present, point.skip, sizeof point.skip);
     }
+    if (runs && options->impl_all && run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
+        snprintf(point.skip, sizeof point.skip, "a CUDA graph cannot capture the steps of %s", impl->name);
+        runs = false;
+    }
     if (runs && options->impl_all && impl->available != NULL) {
         runs = impl->available(point.skip, sizeof point.skip);
         if (!runs && point.skip[0] == '\0') {

@@ -15,10 +15,12 @@ target_compile_options(fuzz_parsers PRIVATE -g -O1 -fno-omit-frame-pointer
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)
 
 file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)
+add_custom_target(fuzz_tests)
 foreach(source ${fuzz_targets})
   get_filename_component(target ${source} NAME_WE)
   string(REPLACE "fuzz_" "" name ${target})
   add_executable(${target} ${source})
+  add_dependencies(fuzz_tests ${target})
   target_link_libraries(${target} PRIVATE fuzz_parsers)
   target_compile_options(${target} PRIVATE ${fuzz_flags})
   target_link_options(${target} PRIVATE -fsanitize=fuzzer,address,undefined)

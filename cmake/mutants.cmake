@@ -5,6 +5,7 @@ function(lockstep_mutants)
   file(GLOB_RECURSE candidates CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}
     gpu/*.c reference/*.c impls/*.c)
   list(FILTER candidates EXCLUDE REGEX "^gpu/(cuda|vgpu)/|^reference/oracle/|/main\\.c$")
+  lockstep_filter(candidates)
   set(sources "")
   foreach(candidate ${candidates})
     file(STRINGS ${candidate} site LIMIT_COUNT 1

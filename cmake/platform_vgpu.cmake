@@ -36,4 +36,4 @@ set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX COMPILE_OP
 target_include_directories(lockstep_gpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/vgpu/include)
 target_link_libraries(lockstep_gpu PUBLIC lockstep_base Threads::Threads m)
 # At -O2 gcc leaves loops of unknown length scalar.
-set_source_files_properties(vgpu/nccl_reduce.c PROPERTIES COMPILE_OPTIONS -O3)
+set_source_files_properties(vgpu/nccl_reduce.c vgpu/math/gemm.c PROPERTIES COMPILE_OPTIONS -O3)

@@ -1,11 +1,13 @@
 /* The math of the layers that have weights: convolution and linear, forward and backward, float32 and float64.
- * Each platform brings its own: gpu/vgpu/math (direct kernels on CPU threads), gpu/cuda (cuDNN and cuBLAS).
+ * Each platform brings its own engine: gpu/vgpu/math (direct kernels on CPU threads), gpu/cuda (cuDNN and cuBLASLt); all have
+ * gpu/im2col.c as a second one.
  *
  * Layout of activations, private to a platform: [ceil(N/L)][C][H][W][L] with L = ls_lanes(), sample n in block n/L, lane
  * n%L. L = 1 (cuda) is plain NCHW; L = 16 (vgpu) puts 16 samples side by side so that every operation vectorises over
  * them. Lanes at or beyond N hold finite values in activations and exact zeros in every gradient with respect to
  * activations, so sums over lanes need no mask. Weights, biases and their gradients are always in PyTorch's layout
- * (OIHW, [out][in]). All pointers are device pointers of the stream's device; all calls are asynchronous on the stream. */
+ * (OIHW, [out][in]). All pointers are device pointers of the stream's device, activations aligned to 16 bytes; all calls are
+ * asynchronous on the stream. */
 #ifndef LS_GPU_LAYER_MATH_H
 #define LS_GPU_LAYER_MATH_H
 
@@ -17,6 +19,25 @@ size_t ls_lanes(void);
 /* Elements to allocate for an activation of `batch` samples of `features` values: batch rounded up to L, times features. */
 size_t ls_activation_count(size_t batch, size_t features);
 
+/* How layers are computed in this process:
+ *   exact   the platform's own engine as verification needs it: each value one plain sum of products, no reduced precision, the
+ *           same bits in every run;
+ *   fast    the same engine with the algorithms that were the fastest when measured at open, of whatever precision and order
+ *           the libraries call float32 (TF32, transforms, atomic sums); on vgpu the same as exact;
+ *   im2col  the second engine, exact as well. */
+typedef enum ls_math_mode { LS_MATH_EXACT = 0, LS_MATH_FAST = 1, LS_MATH_IM2COL = 2 } ls_math_mode;
+
+/* Before the first ls_math_open of the process; exact until then. */
+void ls_math_set_mode(ls_math_mode mode);
+ls_math_mode ls_math_get_mode(void);
+
+const char *ls_math_mode_name(ls_math_mode mode);
+/* False for an unknown name. */
+bool ls_math_mode_find(const char *name, ls_math_mode *out);
+
+/* Whether results in this mode lie within the bounds of verification on this platform. */
+bool ls_math_mode_is_exact(ls_math_mode mode);
+
 /* Library handles and the one workspace of a device; everything opened on it runs on its stream. */
 typedef struct ls_math ls_math;
 
@@ -24,7 +45,8 @@ typedef struct ls_math ls_math;
 ls_rc ls_math_open(cudaStream_t stream, ls_math **out);
 void ls_math_close(ls_math *math);
 
-/* What computes here, for results and reports: "direct avx2" or "cuDNN 9.x, cuBLAS 13.x". */
+/* What computes here, for results and reports, in the mode of this process, with every algorithm chosen so far: "direct, AVX2".
+ * Valid until the calling thread asks again. */
 const char *ls_math_description(void);
 
 typedef struct ls_conv_shape {

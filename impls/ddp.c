@@ -11,14 +11,15 @@
 #include "gpu/kernels/kernels.h"
 #include "impls/buckets.h"
 #include "impls/ddp_comm.h"
+#include "impls/ddp_fingerprint.h"
 #include "impls/ddp_overlap.h"
 #include "impls/ddp_watch.h"
 #include "impls/mutant_terms.h"
 #include "impls/rendezvous.h"
 #include "impls/setup.h"
+#include "impls/step_graph.h"
 #include "impls/table.h"
 #include "impls/thread_group.h"
-#include "reference/hash.h"
 #include "reference/replica_buffers.h"
 
 typedef struct ddp {
@@ -31,6 +32,7 @@ typedef struct ddp {
     ls_ddp_overlap overlap;
     ls_counters counters;
     ls_protocol protocol;
+    ls_step_graph graph;
     bool failed;
     ls_bucket_plan plan;
     cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
@@ -47,64 +49,6 @@ static size_t ddp_ranks(size_t devices) {
 }
 
 /* Opening. */
-
-/* The options that decide order, batches, loss and update. */
-static uint64_t hash_options(uint64_t hash, const ls_run *run) {
-    const ls_optimizer_options *o = &run->optimizer;
-    const ls_schedule *schedule = &run->schedule;
-    uint64_t counts[] = {
-        run->seed,
-        run->batch,
-        run->global_batch,
-        run->drop_last,
-        run->no_shuffle,
-        run->epochs,
-        run->steps,
-        run->evaluate,
-        run->loss.kind,
-        run->log_every,
-        run->loss.reduction,
-        o->kind,
-        o->nesterov,
-        o->amsgrad,
-        o->centered,
-        o->maximize,
-        schedule->kind,
-        schedule->step_size,
-        schedule->warmup_steps,
-        run->resume[0] != '\0',
-        run->reverse_buckets,
-    };
-    double reals[] = {
-        run->lr,  run->loss.label_smoothing, o->momentum, o->dampening, o->weight_decay, o->beta1, o->beta2, o->eps,
-        o->alpha, schedule->gamma,
-    };
-    hash = ls_hash(hash, counts, sizeof counts);
-    return ls_hash(hash, reals, sizeof reals);
-}
-
-/* Everything that must be alike on all ranks: a difference would reduce unlike gradients, or hang. */
-static uint64_t fingerprint(const ddp *d, const ls_run *run) {
-    uint64_t hash = hash_options(ls_hash(LS_HASH_SEED, d->model->name, sizeof d->model->name), run);
-    for (size_t i = 0; i < d->model->param_tensors; i++) {
-        const ls_param *param = &d->model->params[i];
-        hash = ls_hash(hash, param->shape, param->dims * sizeof param->shape[0]);
-        hash = ls_hash(hash, &param->offset, sizeof param->offset);
-    }
-    for (size_t i = 0; i < d->model->layer_count; i++) {
-        const ls_layer *l = &d->model->layers[i];
-        size_t sizes[] = {(size_t)l->kind, l->kernel, l->stride, l->padding};
-        double reals[] = {l->p, l->eps, l->momentum};
-        hash = ls_hash(hash, sizes, sizeof sizes);
-        hash = ls_hash(hash, reals, sizeof reals);
-    }
-    for (size_t i = 0; i < d->plan.count; i++) {
-        hash = ls_hash(hash, &d->plan.buckets[i].offset, sizeof d->plan.buckets[i].offset);
-        hash = ls_hash(hash, &d->plan.buckets[i].count, sizeof d->plan.buckets[i].count);
-    }
-    uint64_t dtype = (uint64_t)d->dtype;
-    return ls_hash(hash, &dtype, sizeof dtype);
-}
 
 /* The communicator's id, from rank 0 to all. */
 static ls_rc share_id(const ddp *d, const ls_run *run, ncclUniqueId *id) {
@@ -124,7 +68,7 @@ static ls_rc share_id(const ddp *d, const ls_run *run, ncclUniqueId *id) {
         .world = d->rank.world,
         .timeout = d->rank.timeout,
         .param_count = d->model->param_count,
-        .fingerprint = fingerprint(d, run),
+        .fingerprint = ls_ddp_fingerprint(run, d->model, &d->plan),
         .by_hand = getenv("LOCKSTEP_LAUNCHER") == NULL,
     };
     return ls_rendezvous_share(&meeting, id, sizeof *id);
@@ -190,6 +134,7 @@ static void ddp_close(void *self) {
     if (d->failed && d->rank.shared != NULL) {
         ls_thread_group_cancel(d->rank.shared);
     }
+    ls_step_graph_close(&d->graph);
     (void)cudaFree(d->sums);
     ls_protocol_close(&d->protocol);
     ls_ddp_overlap_close(&d->overlap);
@@ -220,6 +165,7 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     d->model = model;
     d->dtype = run->dtype;
     d->reverse = run->reverse_buckets;
+    ls_step_graph_open(&d->graph, run, max_batch);
     ls_rc rc = open_all(d, run, max_batch);
     if (rc != LS_OK) {
         d->failed = true;
@@ -231,6 +177,11 @@ static ls_rc ddp_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
 }
 
 /* A step. */
+
+/* Collectives have been enqueued; those of a graph are when it is launched. */
+static ls_rc enqueued(ddp *d, cudaStream_t stream) {
+    return d->graph.capturing ? LS_OK : ls_ddp_watch_enqueued(&d->watch, stream);
+}
 
 static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads) {
     size_t count = bucket->count;
@@ -314,7 +265,9 @@ static ls_rc backward(ddp *d) {
         d->missing[i] = d->plan.buckets[i].last - d->plan.buckets[i].first + 1;
     }
     d->next = 0;
-    ls_ddp_overlap_begin(&d->overlap);
+    if (!d->graph.capturing) {
+        ls_ddp_overlap_begin(&d->overlap);
+    }
     LS_TRY(ls_replica_backward(d->replica, &hooks));
     while (d->reverse && d->next < d->plan.count && d->missing[d->plan.count - 1 - d->next] == 0) {
         LS_TRY(reduce_bucket(d, d->plan.count - 1 - d->next));
@@ -327,7 +280,7 @@ static ls_rc backward(ddp *d) {
     ls_ddp_overlap_end(&d->overlap);
     LS_CUDA(cudaEventRecord(d->reduced, d->communication));
     LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
-    return ls_ddp_watch_enqueued(&d->watch, d->communication);
+    return enqueued(d, d->communication);
 }
 
 /* Rank 0's buffers to all at the start of every forward pass after the first, as DDP does with broadcast_buffers: a rank
@@ -360,16 +313,30 @@ static ls_rc broadcast_buffers(void *self) {
         .kind = LS_COLLECTIVE_BROADCAST, .element = sizeof *tracked, .count = d->model->tracked_count};
     LS_TRY(ls_protocol_broadcast(&d->protocol, d->dtype, d->model->buffer_count, 0));
     LS_TRY(ls_protocol_note(&d->protocol, counts));
-    return ls_ddp_watch_enqueued(&d->watch, d->compute);
+    return enqueued(d, d->compute);
 }
 
-static ls_rc run_step(ddp *d, const ls_batch *batch) {
+static ls_rc run_step(void *self) {
+    ddp *d = self;
     ls_hooks hooks = {.self = d, .before_forward = broadcast_buffers};
-    LS_TRY(ls_replica_input(d->replica, batch));
+    LS_TRY(ls_replica_scale(d->replica));
     LS_TRY(ls_replica_forward(d->replica, &hooks));
-    LS_TRY(ls_replica_loss(d->replica, ls_setup_denominator(batch->count)));
+    LS_TRY(ls_replica_loss(d->replica, ls_setup_denominator(ls_replica_batch_count(d->replica))));
     LS_TRY(backward(d));
     return ls_replica_update(d->replica);
+}
+
+static void replayed(void *self) {
+    ls_replica_replayed(((ddp *)self)->replica, true);
+}
+
+static ls_rc launch(void *self, cudaGraphExec_t exec) {
+    ddp *d = self;
+    LS_TRY(ls_ddp_watch_begin(&d->watch));
+    ls_rc rc = ls_cuda_check(cudaGraphLaunch(exec, d->compute), "cudaGraphLaunch", __FILE__, __LINE__);
+    ls_ddp_watch_end(&d->watch);
+    LS_TRY(rc);
+    return ls_ddp_watch_enqueued(&d->watch, d->compute);
 }
 
 static ls_rc keep_failure(ddp *d, ls_rc rc) {
@@ -380,7 +347,15 @@ static ls_rc keep_failure(ddp *d, ls_rc rc) {
 static ls_rc ddp_step(void *self, const ls_batch *batch, size_t global_count) {
     (void)global_count; /* the mean over ranks of their means: PyTorch divides by W whatever each rank's count */
     ddp *d = self;
-    return keep_failure(d, run_step(d, batch));
+    ls_step_parts parts = {.self = d,
+                           .stream = d->compute,
+                           .run = run_step,
+                           .replayed = replayed,
+                           .launch = launch,
+                           .counters = &d->counters,
+                           .protocol = &d->protocol};
+    ls_rc rc = ls_replica_load(d->replica, batch);
+    return keep_failure(d, rc == LS_OK ? ls_step_graph_run(&d->graph, &parts, batch->count) : rc);
 }
 
 /* Results. All wait through the watch, so that a failed peer is named instead of waited for. */
@@ -453,7 +428,7 @@ static ls_protocol *ddp_protocol(void *self) {
 const ls_impl ls_impl_ddp = {
     .name = "ddp",
     .summary = "DistributedDataParallel: one rank a device, NCCL allreduce of buckets under backward",
-    .capabilities = LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE,
+    .capabilities = LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH,
     .reduction = LS_REDUCTION_MEAN,
     .ranks = ddp_ranks,
     .open = ddp_open,

@@ -19,6 +19,7 @@
 #include "impls/devices.h"
 #include "impls/mutant_terms.h"
 #include "impls/setup.h"
+#include "impls/step_graph.h"
 #include "impls/table.h"
 #include "reference/loss.h"
 #include "reference/replica_buffers.h"
@@ -39,6 +40,8 @@ typedef struct dp {
     size_t param_count, classes, element;
     ls_dtype dtype;
     size_t batch_count; /* of the last step */
+    bool has_targets;   /* its batch had float targets */
+    ls_step_graph graph;
     cudaEvent_t start, loss_done;
     ls_counters counters;
     /* on the first device */
@@ -151,6 +154,7 @@ static void dp_close(void *self) {
             (void)cudaStreamSynchronize(dev->stream);
         }
     }
+    ls_step_graph_close(&d->graph);
     for (size_t i = d->device_count; i-- > 0;) {
         device *dev = &d->devices[i];
         if (dev->replica == NULL) {
@@ -197,6 +201,7 @@ static ls_rc dp_open(const ls_run *run, const ls_rank *rank, const ls_model *mod
         dp_close(d);
         return rc;
     }
+    ls_step_graph_open(&d->graph, run, max_batch);
     *self = d;
     return LS_OK;
 }
@@ -218,14 +223,13 @@ static ls_rc copy_parameters(dp *d, device *dev) {
     return LS_OK;
 }
 
-/* Scatter, replicate, forward; outputs leave for the first device. A device without samples has
- * no kernels to run. */
-static ls_rc forward(dp *d, const ls_batch *batch) {
+/* Scatters the batch: each device gets its chunk, the first one the answers to all of it. */
+static ls_rc scatter(dp *d, const ls_batch *batch) {
     size_t features = ls_shape_features(ls_replica_model(d->devices[0].replica)->input);
     device *first = &d->devices[0];
-    LS_CUDA(cudaSetDevice(first->id));
-    LS_CUDA(cudaEventRecord(d->start, first->stream));
-    for (size_t i = 0; i < d->device_count; i++) {
+    d->batch_count = batch->count;
+    d->has_targets = batch->targets != NULL;
+    for (size_t i = d->device_count; i-- > 0;) { /* the first device last: it stays current */
         device *dev = &d->devices[i];
         dev->count = ls_chunk(batch->count, d->device_count, i, &dev->first);
         size_t from = dev->first;
@@ -234,8 +238,30 @@ static ls_rc forward(dp *d, const ls_batch *batch) {
         }
         ls_batch chunk = ls_batch_part(batch, features, from, dev->count);
         LS_CUDA(cudaSetDevice(dev->id));
-        LS_TRY(ls_replica_input(dev->replica, &chunk));
+        LS_TRY(ls_replica_load(dev->replica, &chunk));
+    }
+    if (batch->count == 0) {
+        return LS_OK;
+    }
+    LS_CUDA(cudaMemcpyAsync(d->labels, batch->labels, batch->count * sizeof *d->labels, cudaMemcpyHostToDevice,
+                            first->stream));
+    if (d->has_targets) {
+        LS_CUDA(cudaMemcpyAsync(d->targets, batch->targets, batch->count * d->classes * sizeof *d->targets,
+                                cudaMemcpyHostToDevice, first->stream));
+    }
+    return LS_OK;
+}
+
+/* Replicate, forward; outputs leave for the first device. A device without samples has no kernels to run. */
+static ls_rc forward(dp *d) {
+    device *first = &d->devices[0];
+    LS_CUDA(cudaSetDevice(first->id));
+    LS_CUDA(cudaEventRecord(d->start, first->stream));
+    for (size_t i = 0; i < d->device_count; i++) {
+        device *dev = &d->devices[i];
+        LS_CUDA(cudaSetDevice(dev->id));
         LS_CUDA(cudaStreamWaitEvent(dev->stream, d->start, 0));
+        LS_TRY(ls_replica_scale(dev->replica));
         if (i > 0 && dev->count > 0) {
             LS_TRY(copy_parameters(d, dev));
         }
@@ -256,24 +282,19 @@ static ls_rc forward(dp *d, const ls_batch *batch) {
 }
 
 /* One loss over the gathered outputs, on the first device. */
-static ls_rc loss(dp *d, const ls_batch *batch) {
+static ls_rc loss(dp *d) {
     device *first = &d->devices[0];
     LS_CUDA(cudaSetDevice(first->id));
-    LS_CUDA(cudaMemcpyAsync(d->labels, batch->labels, batch->count * sizeof *d->labels, cudaMemcpyHostToDevice,
-                            first->stream));
-    if (batch->targets != NULL) {
-        LS_CUDA(cudaMemcpyAsync(d->targets, batch->targets, batch->count * d->classes * sizeof *d->targets,
-                                cudaMemcpyHostToDevice, first->stream));
-    }
     for (size_t i = 1; i < d->device_count; i++) {
         if (d->devices[i].count > 0) {
             LS_CUDA(cudaStreamWaitEvent(first->stream, d->devices[i].done, 0));
         }
     }
-    LS_CUDA(ls_kernel_to_lanes(first->stream, d->element, ls_lanes(), batch->count, d->classes, d->rows, d->logits));
-    LS_TRY(ls_loss_compute(d->loss, ls_lanes(), batch->count, d->logits, d->labels,
-                           batch->targets != NULL ? d->targets : NULL, (double)batch->count, d->dlogits));
-    LS_CUDA(ls_kernel_from_lanes(first->stream, d->element, ls_lanes(), batch->count, d->classes, d->dlogits, d->rows));
+    size_t count = d->batch_count;
+    LS_CUDA(ls_kernel_to_lanes(first->stream, d->element, ls_lanes(), count, d->classes, d->rows, d->logits));
+    LS_TRY(ls_loss_compute(d->loss, ls_lanes(), count, d->logits, d->labels, d->has_targets ? d->targets : NULL,
+                           (double)count, d->dlogits));
+    LS_CUDA(ls_kernel_from_lanes(first->stream, d->element, ls_lanes(), count, d->classes, d->dlogits, d->rows));
     LS_CUDA(cudaEventRecord(d->loss_done, first->stream));
     return LS_OK;
 }
@@ -337,17 +358,58 @@ static ls_rc reduce(dp *d) {
     return ls_mutant_sum(&place, 0, d->param_count, sum);
 }
 
-static ls_rc dp_step(void *self, const ls_batch *batch, size_t global_count) {
-    (void)global_count; /* the batch is the global batch */
+static ls_rc run_step(void *self) {
     dp *d = self;
-    d->batch_count = batch->count;
-    LS_TRY(forward(d, batch));
-    if (batch->count > 0) {
-        LS_TRY(loss(d, batch));
+    LS_TRY(forward(d));
+    if (d->batch_count > 0) {
+        LS_TRY(loss(d));
     }
     LS_TRY(backward(d));
     LS_TRY(reduce(d));
     return ls_replica_update(d->devices[0].replica);
+}
+
+/* A graph is launched into the first device's stream, and runs on all devices: it starts when every device has its chunk, and
+ * the other devices' streams go on when it is over. */
+static ls_rc launch(void *self, cudaGraphExec_t exec) {
+    dp *d = self;
+    device *first = &d->devices[0];
+    for (size_t i = 1; i < d->device_count; i++) {
+        device *dev = &d->devices[i];
+        LS_CUDA(cudaSetDevice(dev->id));
+        LS_CUDA(cudaEventRecord(dev->done, dev->stream));
+    }
+    LS_CUDA(cudaSetDevice(first->id));
+    for (size_t i = 1; i < d->device_count; i++) {
+        LS_CUDA(cudaStreamWaitEvent(first->stream, d->devices[i].done, 0));
+    }
+    LS_CUDA(cudaGraphLaunch(exec, first->stream));
+    LS_CUDA(cudaEventRecord(d->start, first->stream));
+    for (size_t i = 1; i < d->device_count; i++) {
+        LS_CUDA(cudaStreamWaitEvent(d->devices[i].stream, d->start, 0));
+    }
+    return LS_OK;
+}
+
+static void replayed(void *self) {
+    dp *d = self;
+    for (size_t i = 0; i < d->device_count; i++) {
+        ls_replica_replayed(d->devices[i].replica, i == 0);
+    }
+    ls_loss_replayed(d->loss, d->batch_count);
+}
+
+static ls_rc dp_step(void *self, const ls_batch *batch, size_t global_count) {
+    (void)global_count; /* the batch is the global batch */
+    dp *d = self;
+    ls_step_parts parts = {.self = d,
+                           .stream = d->devices[0].stream,
+                           .run = run_step,
+                           .replayed = replayed,
+                           .launch = launch,
+                           .counters = &d->counters};
+    LS_TRY(scatter(d, batch));
+    return ls_step_graph_run(&d->graph, &parts, batch->count);
 }
 
 /* Results. */
@@ -400,7 +462,7 @@ static void dp_counters(void *self, ls_counters *out) {
 const ls_impl ls_impl_dp = {
     .name = "dp",
     .summary = "DataParallel: one process drives all devices, one loss over the gathered outputs",
-    .capabilities = LS_CAP_MULTI_DEVICE | LS_CAP_SHARED_DEVICES,
+    .capabilities = LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH | LS_CAP_SHARED_DEVICES,
     .reduction = LS_REDUCTION_SUM,
     .ranks = dp_ranks,
     .open = dp_open,

@@ -31,7 +31,8 @@ enum {
     LS_CAP_MPIRUN = 1u << 2,         /* ranks are processes under mpirun */
     LS_CAP_BUCKETS = 1u << 3,        /* obeys bucket_bytes */
     LS_CAP_MULTI_DEVICE = 1u << 4,   /* more than one device */
-    LS_CAP_SHARED_DEVICES = 1u << 5, /* several of its devices may lie on one of the host (--share-devices) */
+    LS_CAP_GRAPH = 1u << 5,          /* a step can be captured in a CUDA graph */
+    LS_CAP_SHARED_DEVICES = 1u << 6, /* several of its devices may lie on one of the host (--share-devices) */
 };
 
 /* What an implementation did to communicate, counted by itself since open. */
@@ -39,7 +40,8 @@ typedef struct ls_counters {
     uint64_t allreduces, allreduce_bytes; /* of gradients */
     uint64_t broadcasts, broadcast_bytes;
     uint64_t peer_copies, peer_copy_bytes;
-    uint64_t buckets; /* of the plan; 0: no buckets */
+    uint64_t graph_launches; /* steps that were launched as a graph */
+    uint64_t buckets;        /* of the plan; 0: no buckets */
     uint64_t
         overlap_steps; /* steps in which recorded events show a reduction starting before backward's last kernel ends */
     uint64_t overlap_measured; /* steps in which that was recorded */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu/base/mutant.h"
 
@@ -82,6 +83,14 @@ void ls_mpi_stop(int failed) {
         (void)MPI_Abort(MPI_COMM_WORLD, LS_DEVICE_FAILED);
     }
     (void)ls_mpi_check(MPI_Finalize(), "MPI_Finalize", __FILE__, __LINE__);
+}
+
+ls_rc ls_mpi_describe(char *text, size_t size) {
+    char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    LS_MPI(MPI_Get_library_version(library, &length));
+    (void)snprintf(text, size, "%.*s", (int)strcspn(library, ",\n"), library);
+    return LS_OK;
 }
 
 ls_rc ls_mpi_sum(void *values, size_t count, MPI_Datatype type, size_t most) {

@@ -6,6 +6,7 @@
 
 #include "impls/options_table.h"
 #include "impls/rank.h"
+#include "impls/step_graph.h"
 #include "reference/batcher.h"
 #include "reference/model.h"
 
@@ -41,13 +42,16 @@ const ls_option ls_option_table[] = {
      ls_option_parse_normalize, ls_option_format_normalize, 0, 0, 0},
     {"--dtype", "float32|float64", EVALUATED, "element type; verify takes both as a list", ls_option_parse_dtypes,
      ls_option_format_dtype, 0, 0, 0},
+    {"--math", "exact|fast|im2col", EVALUATED,
+     "of layers: verified algorithms, the fastest as measured, or the second engine", ls_option_parse_math,
+     ls_option_format_math, 0, 0, 0},
     {"--batch", "N", EVALUATED, "samples a device and step", ls_option_parse_size, ls_option_format_size, RUN(batch), 1,
      1 << 20},
     {"--global-batch", "N", RUNS, "samples a step over all devices, in place of --batch; 0: batch x devices",
      ls_option_parse_size, ls_option_format_size, RUN(global_batch), 0, 1 << 24},
     {"--epochs", "N", TRAINING, "epochs; 0: as the network's source", ls_option_parse_size, ls_option_format_size,
      RUN(epochs), 0, 1000000},
-    {"--steps", "N", RUNS, "stop after so many steps (sweep: timed steps a point)", ls_option_parse_size,
+    {"--steps", "N", RUNS, "stop after so many steps (sweep: timed steps a point)", ls_option_parse_steps,
      ls_option_format_size, RUN(steps), 0, 1e15},
     {"--warmup", "N", LS_COMMAND_SWEEP | LS_COMMAND_RANK, "untimed steps before the timed ones", ls_option_parse_size,
      ls_option_format_size, RUN(warmup), 0, 1000000},
@@ -103,6 +107,8 @@ const ls_option ls_option_table[] = {
      ls_option_parse_buckets, ls_option_format_size, RUN(bucket_bytes), 1, 1e15},
     {"--reverse-buckets", NULL, RUNS, "reduce buckets after backward, the last first: an order without overlap",
      ls_option_parse_flag, ls_option_format_flag, RUN(reverse_buckets), 0, 0},
+    {"--graph", NULL, RUNS, "single, dp, ddp: full steps as CUDA graphs, captured once two have run",
+     ls_option_parse_flag, ls_option_format_flag, RUN(graph), 0, 0},
     {"--timeout", "S", EVALUATED, "seconds without progress of a rank until the run is ended", ls_option_parse_double,
      ls_option_format_double, RUN(timeout), 0.1, 1e6},
     {"--scaling", "weak|strong", LS_COMMAND_SWEEP, "--batch (weak) or the global batch (strong) stays fixed; or both",
@@ -157,6 +163,12 @@ void ls_run_defaults(ls_run *run) {
     ls_run_optimizer_defaults(run);
 }
 
+enum {
+    VERIFY_STEPS = 3,
+    VERIFY_GRAPH_STEPS =
+        LS_GRAPH_WARMUP + 3, /* the step that is captured, and two in which nothing but the graph runs */
+};
+
 /* What a command does without any option. */
 static ls_rc set_command_defaults(unsigned command, ls_options *options) {
     *options = (ls_options){0};
@@ -167,7 +179,7 @@ static ls_rc set_command_defaults(unsigned command, ls_options *options) {
         impl = model = "all", devices = "1,2,4,8", dtype = "float64,float32", bucket = "4KiB,16KiB,25MiB";
         ranks = "processes,threads";
         options->run.batch = 16; /* the oracle computes every sample in plain C */
-        options->run.steps = 3;
+        options->run.steps = VERIFY_STEPS;
         ls_run_command_defaults(command, &options->run);
     } else if (command == LS_COMMAND_SWEEP) {
         impl = "all", devices = "1,2", scaling = "weak,strong";
@@ -284,6 +296,9 @@ ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *opti
         LS_TRY(parse_option(command, argc - i, argv + i, options, &used));
         i += used;
     }
+    if (command == LS_COMMAND_VERIFY && !options->steps_given && (options->run.graph || options->determinism)) {
+        options->run.steps = VERIFY_GRAPH_STEPS;
+    }
     LS_TRY(ls_options_training_finish(command, &options->run));
     return check_single_values(command, options);
 }
@@ -358,6 +373,9 @@ char **ls_options_argv(const char *program, unsigned command, const ls_run *run)
         return NULL;
     }
     defaults.run.optimizer.kind = run->optimizer.kind; /* other hyper-parameters are usual with another optimizer */
+    if (command == LS_COMMAND_VERIFY && run->graph) {
+        defaults.run.steps = VERIFY_GRAPH_STEPS;
+    }
     ls_run_command_defaults(command, &defaults.run);
     const char *first[2] = {program, command_name(command)};
     for (size_t i = 0; i < 2; i++) {

@@ -43,6 +43,7 @@ typedef struct ls_options {
     size_t random_count;       /* verify --random: so many drawn cases; 0: not asked for */
     size_t random_case;        /* the first of them */
     bool determinism;          /* verify --determinism */
+    bool steps_given;          /* false: the command's default */
     char output[LS_PATH_SIZE]; /* -o */
     char input[LS_PATH_SIZE];  /* report: the result file (positional) */
 } ls_options;

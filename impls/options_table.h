@@ -23,6 +23,7 @@ struct ls_option {
 extern const ls_option ls_option_table[];
 
 ls_rc ls_option_parse_size(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_steps(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_seed(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_double(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_flag(const ls_option *option, const char *value, ls_options *options);
@@ -33,6 +34,7 @@ ls_rc ls_option_parse_models(const ls_option *option, const char *value, ls_opti
 ls_rc ls_option_parse_data(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_normalize(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_dtypes(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_math(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_buckets(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_ranks(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_scaling(const ls_option *option, const char *value, ls_options *options);
@@ -48,6 +50,7 @@ void ls_option_format_flag(const ls_option *option, const ls_run *run, char *tex
 void ls_option_format_text(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_normalize(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_dtype(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_math(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *text, size_t size);
 
 /* Loss, optimizer and learning rate (options_training.c). begin: before options are read; finish: after, fills in what was

@@ -59,6 +59,11 @@ ls_rc ls_option_parse_size(const ls_option *option, const char *value, ls_option
     return read_size(option, value, option->low, option->high, (size_t *)((char *)&options->run + option->offset));
 }
 
+ls_rc ls_option_parse_steps(const ls_option *option, const char *value, ls_options *options) {
+    options->steps_given = true;
+    return ls_option_parse_size(option, value, options);
+}
+
 ls_rc ls_option_parse_seed(const ls_option *option, const char *value, ls_options *options) {
     size_t seed = 0;
     const char *rest = NULL;
@@ -282,6 +287,10 @@ ls_rc ls_option_parse_buckets(const ls_option *option, const char *value, ls_opt
     return LS_OK;
 }
 
+ls_rc ls_option_parse_math(const ls_option *option, const char *value, ls_options *options) {
+    return ls_math_mode_find(value, &options->run.math) ? LS_OK : bad_value(option, value, "exact, fast or im2col");
+}
+
 ls_rc ls_option_parse_ranks(const ls_option *option, const char *value, ls_options *options) {
     options->ranks_count = 0;
     for (member_list members = {.at = value}; list_next(&members);) {
@@ -357,4 +366,9 @@ void ls_option_format_dtype(const ls_option *option, const ls_run *run, char *te
 void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *text, size_t size) {
     (void)option;
     snprintf(text, size, "%s", run->ranks == LS_RANKS_THREADS ? "threads" : "processes");
+}
+
+void ls_option_format_math(const ls_option *option, const ls_run *run, char *text, size_t size) {
+    (void)option;
+    snprintf(text, size, "%s", ls_math_mode_name(run->math));
 }

@@ -153,6 +153,7 @@ ls_rc ls_rank_main(const ls_run *run) {
     if (data.impl == NULL) {
         return ls_fail(LS_BAD_INPUT, "unknown implementation '%s'", run->impl);
     }
+    ls_math_set_mode(run->math);
     setvbuf(stdout, NULL, _IOLBF, 0); /* progress is seen through a pipe too */
     LS_TRY(ls_rank_place(run, data.impl, &place));
     bool threads = (data.impl->capabilities & LS_CAP_RANK_THREADS) != 0 && run->ranks == LS_RANKS_THREADS;

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "gpu/base/dtype.h"
+#include "gpu/layer_math.h"
 #include "reference/loss.h"
 #include "reference/normalize.h"
 #include "reference/optimizer.h"
@@ -28,6 +28,7 @@ typedef struct ls_run {
     bool normalize_given; /* false: the model's own default */
     ls_normalize normalize;
     ls_dtype dtype;
+    ls_math_mode math;          /* how layers are computed */
     size_t batch;               /* samples a device and step */
     size_t global_batch;        /* samples a step over all devices; 0: batch * devices */
     bool drop_last, no_shuffle; /* of the sampler */
@@ -44,6 +45,7 @@ typedef struct ls_run {
     size_t log_every;              /* 0: no log lines */
     size_t bucket_bytes;           /* cap of a gradient bucket */
     bool reverse_buckets;          /* buckets are reduced after backward, the last first, not as they become ready */
+    bool graph;                    /* full steps are captured and launched as CUDA graphs */
     double timeout;                /* seconds without progress of a rank until the run is ended */
     char save[LS_PATH_SIZE];       /* empty: none */
     char save_grads[LS_PATH_SIZE]; /* the last step's gradients; empty: none */

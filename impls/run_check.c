@@ -26,6 +26,12 @@ static ls_rc check_impl(const ls_run *run) {
         (impl->capabilities & (LS_CAP_RANK_PROCESSES | LS_CAP_MPIRUN)) != 0) {
         return ls_fail(LS_BAD_INPUT, "%s has no ranks as threads; leave out --ranks threads", impl->name);
     }
+    if (run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
+        return ls_fail(
+            LS_BAD_INPUT,
+            "%s: --graph: its steps have a part on the host, which a CUDA graph cannot capture; use single, dp or ddp",
+            impl->name);
+    }
     if (impl->available != NULL && !impl->available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);
     }

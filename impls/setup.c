@@ -13,6 +13,7 @@ ls_rc ls_setup_options(const ls_run *run, int device, size_t max_batch, ls_repli
         .optimizer = run->optimizer,
         .lr = run->lr,
         .capture = run->capture,
+        .replays = run->graph,
     };
     ls_model model; /* only its normalisation is wanted */
     return ls_run_model(run, &model, &out->normalize);

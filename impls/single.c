@@ -2,11 +2,14 @@
 #include <stdlib.h>
 
 #include "impls/setup.h"
+#include "impls/step_graph.h"
 #include "impls/table.h"
 #include "reference/trainer.h"
 
 typedef struct single {
     ls_trainer *trainer;
+    ls_step_graph graph;
+    ls_counters counters;
 } single;
 
 static size_t single_ranks(size_t devices) {
@@ -17,6 +20,7 @@ static size_t single_ranks(size_t devices) {
 static void single_close(void *self) {
     single *s = self;
     if (s != NULL) {
+        ls_step_graph_close(&s->graph);
         ls_trainer_close(s->trainer);
         free(s);
     }
@@ -42,13 +46,29 @@ static ls_rc single_open(const ls_run *run, const ls_rank *rank, const ls_model 
         single_close(s);
         return rc;
     }
+    ls_step_graph_open(&s->graph, run, max_batch);
     *self = s;
     return LS_OK;
 }
 
+static ls_rc run_step(void *self) {
+    return ls_trainer_run(((single *)self)->trainer);
+}
+
+static void replayed(void *self) {
+    ls_replica_replayed(ls_trainer_replica(((single *)self)->trainer), true);
+}
+
 static ls_rc single_step(void *self, const ls_batch *batch, size_t global_count) {
     (void)global_count; /* the batch is the global batch */
-    return ls_trainer_step(((single *)self)->trainer, batch);
+    single *s = self;
+    ls_step_parts parts = {.self = s,
+                           .stream = ls_replica_stream(ls_trainer_replica(s->trainer)),
+                           .run = run_step,
+                           .replayed = replayed,
+                           .counters = &s->counters};
+    LS_TRY(ls_trainer_load(s->trainer, batch));
+    return ls_step_graph_run(&s->graph, &parts, batch->count);
 }
 
 static ls_replica *single_replica(void *self, size_t index, size_t *count) {
@@ -83,14 +103,13 @@ static ls_rc single_sum(void *self, double *values, size_t count) {
 }
 
 static void single_counters(void *self, ls_counters *out) {
-    (void)self;
-    *out = (ls_counters){0};
+    *out = ((single *)self)->counters;
 }
 
 const ls_impl ls_impl_single = {
     .name = "single",
     .summary = "one device: the reference trainer",
-    .capabilities = 0,
+    .capabilities = LS_CAP_GRAPH,
     .reduction = LS_REDUCTION_MEAN,
     .ranks = single_ranks,
     .open = single_open,

@@ -45,6 +45,8 @@ void ls_loss_close(ls_loss *loss);
  * (the batch's count; unused by a sum); NULL for evaluation. */
 ls_rc ls_loss_compute(ls_loss *loss, size_t lanes, size_t batch, const void *logits, const int32_t *labels,
                       const float *targets, double samples, void *dlogits);
+/* Takes note that a captured compute over so many samples has been launched with a graph. */
+void ls_loss_replayed(ls_loss *loss, size_t batch);
 /* Sum of the last batch's terms; waits for the stream. */
 ls_rc ls_loss_read_sum(ls_loss *loss, double *sum);
 /* The loss of the last batch, 0 without samples; waits for the stream. */

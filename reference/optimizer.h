@@ -10,6 +10,7 @@
 #include "gpu/base/dtype.h"
 #include "gpu/base/error.h"
 #include "gpu/gpu.h"
+#include "gpu/kernels/kernels.h"
 
 enum { LS_OPTIMIZER_MAX_STATES = 3 };
 
@@ -44,6 +45,7 @@ typedef struct ls_optimizer_step {
     void *const *state; /* [ls_optimizer_state_count] */
     uint64_t steps;     /* made before this one */
     double lr;
+    const ls_step_values *live; /* NULL, or device memory that holds ls_optimizer.live's scalars when the step runs */
 } ls_optimizer_step;
 
 typedef struct ls_optimizer {
@@ -56,6 +58,8 @@ typedef struct ls_optimizer {
     size_t (*states)(const ls_optimizer_options *options, const char *names[LS_OPTIMIZER_MAX_STATES]);
     /* Contradictions: one line and LS_BAD_INPUT. NULL: none are possible. */
     ls_rc (*check)(const ls_optimizer_options *options);
+    /* What the kernel makes of steps and lr alone: the scalars that change from step to step. */
+    void (*live)(const ls_optimizer_options *options, uint64_t steps, double lr, double scalar[LS_STEP_SCALARS]);
     /* Enqueues the step: one launch. */
     cudaError_t (*step)(const ls_optimizer_options *options, const ls_optimizer_step *step);
 } ls_optimizer;

@@ -54,6 +54,11 @@ static ls_rc allocate_flat(ls_replica *replica) {
         LS_CUDA(cudaMalloc(flat[i], bytes));
         LS_CUDA(cudaMemsetAsync(*flat[i], 0, bytes, replica->stream));
     }
+    if (replica->options.replays) {
+        void *memory = NULL;
+        LS_CUDA(cudaMalloc(&memory, sizeof *replica->live));
+        replica->live = memory;
+    }
     return LS_OK;
 }
 
@@ -151,9 +156,9 @@ static void close_layers(ls_replica *replica, ls_rc *rc) {
 }
 
 static void close_buffers(ls_replica *replica, ls_rc *rc) {
-    void *device[] = {replica->params,        replica->grads,         replica->samples,
-                      replica->labels,        replica->correct,       replica->targets,
-                      replica->grad_slots[0], replica->grad_slots[1], replica->output_grad};
+    void *device[] = {replica->params,      replica->grads,   replica->samples,       replica->labels,
+                      replica->correct,     replica->targets, replica->grad_slots[0], replica->grad_slots[1],
+                      replica->output_grad, replica->live};
     for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
         LS_CLOSE(*rc, cudaFree(device[i]));
     }

@@ -32,6 +32,7 @@ typedef struct ls_replica_options {
     ls_optimizer_options optimizer;
     double lr;    /* learning rate, until ls_replica_set_lr */
     bool capture; /* keep copies of local gradients and decisions for verification */
+    bool replays; /* steps are captured in a graph: learning rate and counters are read from device memory */
 } ls_replica_options;
 
 /* Called on the host while backward is being enqueued. grad_ready(self, k): the kernels that produce the gradient of
@@ -54,6 +55,13 @@ ls_rc ls_replica_init(ls_replica *replica, const float *flat);
 
 /* Copies a batch to the device, with its targets if it has any, and normalises its pixels or values there. */
 ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch);
+/* The same in two parts. What load does is another for every step: it copies the batch and, with options.replays, the learning
+ * rate and the counters. All that follows in a step, from scale on, is the same for every batch of so many samples but for the
+ * first step's update, and can be captured in a graph; replayed then takes note that the graph has been launched in place of the
+ * calls from scale on, with (updated) or without the update. */
+ls_rc ls_replica_load(ls_replica *replica, const ls_batch *batch);
+ls_rc ls_replica_scale(ls_replica *replica);
+void ls_replica_replayed(ls_replica *replica, bool updated);
 /* Forward pass of the batch last given. */
 ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks);
 /* The loss (options.loss) of the forward's output against the batch's labels, and its gradient with respect to the output.

@@ -46,7 +46,7 @@ static ls_rc copy_answers(ls_replica *replica, const ls_batch *batch) {
     return LS_OK;
 }
 
-ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch) {
+static ls_rc copy_batch(ls_replica *replica, const ls_batch *batch) {
     const ls_replica_options *options = &replica->options;
     size_t features = ls_shape_features(replica->model->input), count = batch->count;
     if (count > options->max_batch) {
@@ -60,7 +60,15 @@ ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch) {
     const void *from = floats ? (const void *)batch->values : batch->pixels;
     size_t bytes = count * features * (floats ? sizeof *batch->values : sizeof *batch->pixels);
     LS_CUDA(cudaMemcpyAsync(replica->samples, from, bytes, cudaMemcpyHostToDevice, replica->stream));
-    LS_TRY(copy_answers(replica, batch));
+    return copy_answers(replica, batch);
+}
+
+static ls_rc scale_batch(ls_replica *replica, size_t count, bool floats) {
+    const ls_replica_options *options = &replica->options;
+    size_t features = ls_shape_features(replica->model->input);
+    if (count == 0) {
+        return LS_OK;
+    }
     ls_input_scale scale = input_scale(replica);
     LS_CUDA(floats ? ls_kernel_input_values(replica->stream, options->dtype, replica->lanes, count, features,
                                             replica->samples, &scale, replica->slots[0])
@@ -69,10 +77,46 @@ ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch) {
     return LS_OK;
 }
 
-ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch) {
-    LS_TRY(ls_replica_run_input(replica, batch));
-    replica->batch = batch->count;
+ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch) {
+    LS_TRY(copy_batch(replica, batch));
+    return scale_batch(replica, batch->count, batch->values != NULL);
+}
+
+/* What the step's kernels will read where their arguments are fixed. */
+static ls_rc set_live(ls_replica *replica) {
+    const ls_optimizer_options *options = &replica->options.optimizer;
+    ls_step_values values = {.mask_step = replica->step};
+    if (replica->live == NULL) {
+        return LS_OK;
+    }
+    ls_optimizer_of(options)->live(options, replica->optimizer_steps, replica->lr, values.scalar);
+    LS_CUDA(ls_kernel_step_values(replica->stream, &values, replica->live));
     return LS_OK;
+}
+
+ls_rc ls_replica_load(ls_replica *replica, const ls_batch *batch) {
+    LS_TRY(copy_batch(replica, batch));
+    replica->batch = batch->count;
+    replica->floats = batch->values != NULL;
+    return set_live(replica);
+}
+
+ls_rc ls_replica_scale(ls_replica *replica) {
+    return scale_batch(replica, replica->batch, replica->floats);
+}
+
+ls_rc ls_replica_input(ls_replica *replica, const ls_batch *batch) {
+    LS_TRY(ls_replica_load(replica, batch));
+    return ls_replica_scale(replica);
+}
+
+void ls_replica_replayed(ls_replica *replica, bool updated) {
+    replica->step += replica->training ? 1 : 0;
+    replica->optimizer_steps += updated ? 1 : 0;
+    ls_loss_replayed(replica->loss, replica->batch);
+    if (replica->options.capture) {
+        replica->captured_batch = replica->batch;
+    }
 }
 
 ls_batch ls_batch_part(const ls_batch *batch, size_t features, size_t first, size_t count) {

@@ -23,6 +23,7 @@ struct ls_replica {
     void *optimizer_state[LS_OPTIMIZER_MAX_STATES]; /* [param_count] each; NULL beyond what the optimizer keeps */
     uint64_t optimizer_steps;                       /* made so far */
     double lr;                                      /* of the steps to come */
+    ls_step_values *live;                           /* device; NULL unless options.replays */
 
     void *samples; /* [max_batch][features] of bytes or of floats, as the last batch's */
     /* buffers and masks (replica_buffers.c) */
@@ -36,6 +37,7 @@ struct ls_replica {
     float *targets;  /* [max_batch][target_count]; NULL until a batch has some */
     size_t target_count;
     size_t batch; /* samples of the batch last given */
+    bool floats;  /* which came as floats */
 
     size_t slot_count;
     size_t slot_of[LS_MODEL_MAX_LAYERS + 1];

@@ -14,6 +14,7 @@ ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t ba
                           .training = replica->training,
                           .seed = replica->seed,
                           .step = replica->step,
+                          .live = replica->live,
                           .rank = replica->rank,
                           .layer = layer,
                           .index = replica->index[layer]};
@@ -165,7 +166,8 @@ ls_rc ls_replica_update(ls_replica *replica) {
                               .grad = replica->grads,
                               .state = replica->optimizer_state,
                               .steps = replica->optimizer_steps,
-                              .lr = replica->lr};
+                              .lr = replica->lr,
+                              .live = replica->live};
     if (LS_MUTANT(momentum_lost) && replica->rank == 1) {
         LS_CUDA(cudaMemsetAsync(step.state[0], 0, step.count * ls_dtype_size(step.dtype), step.stream));
     }

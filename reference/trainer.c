@@ -47,12 +47,22 @@ void ls_trainer_close(ls_trainer *trainer) {
     free(trainer);
 }
 
+ls_rc ls_trainer_load(ls_trainer *trainer, const ls_batch *batch) {
+    return ls_replica_load(trainer->replica, batch);
+}
+
+ls_rc ls_trainer_run(ls_trainer *trainer) {
+    ls_replica *replica = trainer->replica;
+    LS_TRY(ls_replica_scale(replica));
+    LS_TRY(ls_replica_forward(replica, NULL));
+    LS_TRY(ls_replica_loss(replica, (double)ls_replica_batch_count(replica)));
+    LS_TRY(ls_replica_backward(replica, NULL));
+    return ls_replica_update(replica);
+}
+
 ls_rc ls_trainer_step(ls_trainer *trainer, const ls_batch *batch) {
-    LS_TRY(ls_replica_input(trainer->replica, batch));
-    LS_TRY(ls_replica_forward(trainer->replica, NULL));
-    LS_TRY(ls_replica_loss(trainer->replica, (double)batch->count));
-    LS_TRY(ls_replica_backward(trainer->replica, NULL));
-    return ls_replica_update(trainer->replica);
+    LS_TRY(ls_trainer_load(trainer, batch));
+    return ls_trainer_run(trainer);
 }
 
 ls_replica *ls_trainer_replica(ls_trainer *trainer) {

@@ -16,6 +16,9 @@ ls_rc ls_trainer_open(const ls_model *model, const ls_trainer_options *options, 
 void ls_trainer_close(ls_trainer *trainer);
 /* Forward, mean loss, backward, update; asynchronous. */
 ls_rc ls_trainer_step(ls_trainer *trainer, const ls_batch *batch);
+/* The step in its two parts: the batch, and all that is done with it, which can be captured in a graph (ls_replica_load). */
+ls_rc ls_trainer_load(ls_trainer *trainer, const ls_batch *batch);
+ls_rc ls_trainer_run(ls_trainer *trainer);
 ls_replica *ls_trainer_replica(ls_trainer *trainer);
 
 #endif

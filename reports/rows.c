@@ -29,7 +29,7 @@ bool ls_report_statistic(const json_t *row, const char *key, ls_report_value *ou
 static bool same_tuple(const json_t *a, const json_t *b) {
     static const char *const keys[] = {"kind",  "impl",         "ranks",  "world", "devices", "local_batch",
                                        "model", "global_batch", "data",   "dtype", "scaling", "bucket_bytes",
-                                       "clock", "platform",     "device", "link"};
+                                       "clock", "platform",     "device", "link",  "math"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const json_t *x = json_object_get(a, keys[i]), *y = json_object_get(b, keys[i]);
         if ((x == NULL) != (y == NULL) || (x != NULL && !json_equal(x, y))) {
@@ -112,12 +112,20 @@ static ls_rc take_line(const char *path, size_t number, const char *line, ls_rep
 static void group_title(const json_t *row, ls_report_group *group) {
     group->weak = strcmp(ls_report_text(row, "scaling"), "weak") == 0;
     size_t batch = (size_t)ls_report_number(row, group->weak ? "local_batch" : "global_batch");
-    snprintf(group->title, sizeof group->title, "%s, %s, %s scaling, batch %zu %s, %s", ls_report_text(row, "model"),
-             ls_report_text(row, "dtype"), ls_report_text(row, "scaling"), batch,
+    const char *math = ls_report_text(row, "math"); /* exact needs no words */
+    math = strcmp(math, "exact") == 0 ? "" : math;
+    char words[64] = "";
+    if (math[0] != '\0') {
+        bool verified = strcmp(ls_report_text(row, "verification"), "none") != 0;
+        snprintf(words, sizeof words, "%.20s math%s: ", math, verified ? "" : ", NOT VERIFIED");
+    }
+    snprintf(group->title, sizeof group->title, "%s%s, %s, %s scaling, batch %zu %s, %s", words,
+             ls_report_text(row, "model"), ls_report_text(row, "dtype"), ls_report_text(row, "scaling"), batch,
              group->weak ? "a device" : "over all devices", ls_report_text(row, "data"));
     char raw[2 * LS_REPORT_TEXT];
-    snprintf(raw, sizeof raw, "%s-%s-%s-b%zu-%s-%s", ls_report_text(row, "model"), ls_report_text(row, "dtype"),
-             ls_report_text(row, "scaling"), batch, ls_report_text(row, "data"), ls_report_text(row, "platform"));
+    snprintf(raw, sizeof raw, "%s-%s-%s-b%zu-%s-%s%s%s", ls_report_text(row, "model"), ls_report_text(row, "dtype"),
+             ls_report_text(row, "scaling"), batch, ls_report_text(row, "data"), ls_report_text(row, "platform"),
+             math[0] != '\0' ? "-" : "", math);
     for (size_t i = 0; i < sizeof group->key - 1 && raw[i] != '\0'; i++) {
         group->key[i] = (char)(isalnum((unsigned char)raw[i]) ? raw[i] : '-');
     }

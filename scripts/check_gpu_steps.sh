@@ -10,11 +10,12 @@ gpu_steps=(
   "nccl|50|collectives: results, order, groups, processes and threads"
   "kernels|25|every kernel of gpu/kernels against plain loops"
   "layer-math|30|convolution and linear layers against plain loops"
-  "verify-share|95|single, dp, mpi: gradients of 1, 2, 4 devices equal one device's"
+  "verify-share|85|single, dp, mpi: gradients of 1, 2, 4 devices equal one device's"
   "verify-ddp|45|ddp on 1 device and on all: the same"
+  "verify-graph|30|the same where steps are launched as CUDA graphs: single, dp, ddp"
   "memcheck|40|no access out of bounds in a training"
-  "racecheck|40|no shared-memory race in a training"
-  "selftest|50|planted faults are caught here too"
+  "racecheck|30|no shared-memory race in a training"
+  "selftest|45|planted faults are caught here too"
   "step-time|20|seconds a step, eager against a captured graph"
   "bandwidth|20|kernels against memory bandwidth"
   "allreduce|15|bus bandwidth, and no wrong element"
@@ -117,6 +118,19 @@ step_verify-ddp() {
     --bucket-bytes 16KiB
 }
 
+has_graph() {
+  "$program" train --help | grep -q -- '--graph'
+}
+
+step_verify-graph() {
+  has_graph || skip "this program has no --graph"
+  run_verify --graph --impl single,dp --devices 1,2 --share-devices --model seed-cnn --dtype float32 &&
+    cp "$work/shown" "$work/first" &&
+    run_verify --graph --impl ddp --devices "$([ "$gpus" -gt 1 ] && echo "1,$gpus" || echo 1)" --ranks threads --model seed-cnn \
+      --dtype float32 --bucket-bytes 16KiB &&
+    show "$(cat "$work/first"); ddp: $(cat "$work/shown")"
+}
+
 # A short training that comes by every kernel of training: all of it on one device, in one process.
 training=(train --impl single --devices 1 --steps 2 --batch 8 --epochs 1 --no-baseline --log-every 0 --data synthetic:32
   --model "conv 4 k5; batchnorm; relu; maxpool 2; avgpool 2; dropout 0.25; flatten; linear 10")
@@ -128,7 +142,7 @@ sanitize() {
   sanitizer=$(command -v compute-sanitizer || find /usr/local/cuda*/bin/ /usr/local/cuda*/compute-sanitizer/ -maxdepth 1 \
     -name compute-sanitizer 2>/dev/null | head -n 1)
   [ -n "$sanitizer" ] || skip "compute-sanitizer is not here; it comes with the CUDA Toolkit"
-  run "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$@" "$program" "${training[@]}" --timeout 35 \
+  run "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 "$@" "$program" "${training[@]}" --timeout 28 \
     >"$work/sanitizer.log" 2>&1
 }
 
@@ -190,12 +204,12 @@ step_step-time() {
   run "$program" "${timed[@]}" --json "$work/eager.json" || return 1
   eager=$(step_seconds "$work/eager.json")
   cat "$work/eager.json" >>"$results"
-  if "$program" train --help | grep -q -- '--graph'; then
+  if has_graph; then
     run "$program" "${timed[@]}" --graph --json "$work/graph.json" || return 1
     graph=$(step_seconds "$work/graph.json")
     cat "$work/graph.json" >>"$results"
   fi
-  show "seed-cnn, batch 64: eager $eager us a step, ${graph:+graph $graph us}${graph:-this program has no --graph}"
+  show "seed-cnn, batch 64: eager $eager us a step, ${graph:-no --graph here}${graph:+ us as a graph}"
   [ -n "$eager" ]
 }
 

@@ -21,7 +21,7 @@ command -v clang-tidy >/dev/null || die 2 "clang-tidy is missing; run: apt-get i
 
 files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
-  mapfile -t files < <(find gpu/base gpu/vgpu reference impls verify bench reports -name '*.c' | sort)
+  mapfile -t files < <(find gpu/*.c gpu/base gpu/vgpu reference impls verify bench reports -name '*.c' | sort)
 fi
 # One process a core. The build may be gcc's, whose own warning options clang does not know. On stderr are counts only.
 printf '%s\n' "${files[@]}" | xargs -d '\n' -P "$(nproc)" -n 4 \

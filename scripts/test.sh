@@ -53,12 +53,13 @@ fi
 # The second compiler builds for one sanitizer, gcc for the other.
 before=$failed
 check "clang build, AddressSanitizer and UBSan" \
-  build_folder build/vgpu-asan --preset vgpu-asan -DLOCKSTEP_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -- all
+  build_folder build/vgpu-asan --preset vgpu-asan -DLOCKSTEP_FUZZ=ON -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -- \
+    unit_tests fuzz_tests
 if [ $failed -eq $before ]; then
   run_tests build/vgpu-asan -L "unit|fuzz" -E impls.launch # processes and time limits: nothing that a sanitizer sees
 fi
 before=$failed
-check "gcc build, ThreadSanitizer" build_preset vgpu-tsan lockstep thread_tests
+check "gcc build, ThreadSanitizer" build_preset vgpu-tsan thread_tests
 if [ $failed -eq $before ]; then
   run_tests build/vgpu-tsan -L threads
 fi

@@ -2,21 +2,8 @@
 #include "gpu/cuda/math.h"
 
 #include <limits.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* cuBLAS asks for 32 MiB from compute capability 9.0 on, and 4 MiB below (cuBLAS documentation, cublasSetWorkspace). */
-enum { WORKSPACE_AT_OPEN = 32 * 1024 * 1024 };
-
-ls_rc ls_cudnn_check(cudnnStatus_t status, const char *call, const char *file, int line) {
-    if (status == CUDNN_STATUS_SUCCESS) {
-        return LS_OK;
-    }
-    return ls_fail(LS_DEVICE_FAILED, "%s:%d: %s: %s (cuDNN status %d)", file, line, call, cudnnGetErrorString(status),
-                   (int)status);
-}
 
 ls_rc ls_cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
     if (status == CUBLAS_STATUS_SUCCESS) {
@@ -53,22 +40,43 @@ ls_rc ls_math_reserve(ls_math *math, size_t bytes) {
     math->workspace = larger;
     math->workspace_bytes = bytes;
     LS_TRY(rc);
-    LS_CUBLAS(cublasSetWorkspace(math->cublas, larger, bytes));
+    LS_CUBLAS(cublasSetWorkspace(math->cublas, larger, LS_CUBLAS_BYTES));
     return LS_OK;
 }
 
-/* Two modes keep gradients comparable with the oracle and the same from run to run: no TF32 anywhere (cuBLAS: pedantic;
- * cuDNN: FMA math for each convolution), and no algorithm that adds atomically. A workspace of our own makes cuBLAS
+ls_rc ls_math_reserve_scratch(ls_math *math, size_t bytes) {
+    return ls_math_reserve(math, LS_CUBLAS_BYTES + bytes);
+}
+
+void *ls_math_scratch(const ls_math *math) {
+    return (char *)math->workspace + LS_CUBLAS_BYTES;
+}
+
+size_t ls_math_scratch_target(void) {
+    return (size_t)256 << 20;
+}
+
+cudaStream_t ls_math_stream(const ls_math *math) {
+    return math->stream;
+}
+
+bool ls_math_mode_is_exact(ls_math_mode mode) {
+    return mode != LS_MATH_FAST;
+}
+
+/* Outside the fast mode gradients stay comparable with the oracle and the same from run to run: no TF32 anywhere (cuBLAS:
+ * pedantic; cuDNN: FMA math for each convolution), and no algorithm that adds atomically. A workspace of our own makes cuBLAS
  * reproducible whatever other streams do (cuBLAS documentation, "Results Reproducibility"). */
 static ls_rc set_up(ls_math *math) {
-    LS_CUDNN(cudnnCreate(&math->cudnn));
-    LS_CUDNN(cudnnSetStream(math->cudnn, math->stream));
+    bool fast = ls_math_get_mode() == LS_MATH_FAST;
+    LS_TRY(ls_cudnn_attach(math));
+    LS_CUBLAS(cublasLtCreate(&math->lt));
     LS_CUBLAS(cublasCreate(&math->cublas));
-    LS_CUBLAS(cublasSetMathMode(math->cublas, CUBLAS_PEDANTIC_MATH));
-    LS_CUBLAS(cublasSetAtomicsMode(math->cublas, CUBLAS_ATOMICS_NOT_ALLOWED));
+    LS_CUBLAS(cublasSetMathMode(math->cublas, fast ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_PEDANTIC_MATH));
+    LS_CUBLAS(cublasSetAtomicsMode(math->cublas, fast ? CUBLAS_ATOMICS_ALLOWED : CUBLAS_ATOMICS_NOT_ALLOWED));
     LS_CUBLAS(cublasSetPointerMode(math->cublas, CUBLAS_POINTER_MODE_HOST));
     LS_CUBLAS(cublasSetStream(math->cublas, math->stream)); /* resets the workspace, so it comes before it */
-    return ls_math_reserve(math, WORKSPACE_AT_OPEN);
+    return ls_math_reserve(math, LS_CUBLAS_BYTES);
 }
 
 ls_rc ls_math_open(cudaStream_t stream, ls_math **out) {
@@ -94,42 +102,28 @@ void ls_math_close(ls_math *math) {
     if (math->cublas != NULL) {
         (void)ls_cublas_check(cublasDestroy(math->cublas), "cublasDestroy", __FILE__, __LINE__);
     }
-    if (math->cudnn != NULL) {
-        (void)ls_cudnn_check(cudnnDestroy(math->cudnn), "cudnnDestroy", __FILE__, __LINE__);
+    if (math->lt != NULL) {
+        (void)ls_cublas_check(cublasLtDestroy(math->lt), "cublasLtDestroy", __FILE__, __LINE__);
     }
+    ls_cudnn_detach(math);
     (void)ls_cuda_check(cudaFree(math->workspace), "cudaFree(workspace)", __FILE__, __LINE__);
     free(math);
 }
 
-/* Which forward algorithms were planned: bit 0 implicit GEMM, bit 1 implicit precomputed GEMM. */
-static atomic_uint forward_planned;
-static char descriptions[4][256];
-static pthread_once_t descriptions_once = PTHREAD_ONCE_INIT;
-
-void ls_math_note_forward(cudnnConvolutionFwdAlgo_t algorithm) {
-    atomic_fetch_or(&forward_planned, algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ? 2u : 1u);
-}
-
-static void write_descriptions(void) {
-    static const char *const forward[4] = {"none planned", "implicit GEMM", "implicit precomputed GEMM",
-                                           "implicit GEMM and implicit precomputed GEMM"};
-    size_t cudnn = cudnnGetVersion(); /* major*10000 + minor*100 + patch */
+const char *ls_math_description(void) {
+    static _Thread_local char text[2048];
+    static const char *const modes[] = {[LS_MATH_EXACT] = "FMA and pedantic math",
+                                        [LS_MATH_FAST] = "fastest, TF32 allowed",
+                                        [LS_MATH_IM2COL] = "im2col and GEMM, pedantic math"};
+    char cudnn[64], notes[1536];
     int cublas[3] = {0, 0, 0};
     static const libraryPropertyType part[3] = {MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL};
     for (size_t i = 0; i < 3; i++) {
         (void)ls_cublas_check(cublasGetProperty(part[i], &cublas[i]), "cublasGetProperty", __FILE__, __LINE__);
     }
-    for (size_t mask = 0; mask < 4; mask++) {
-        (void)snprintf(descriptions[mask], sizeof descriptions[mask],
-                       "cuDNN %zu.%zu.%zu (FMA; forward %s, backward data 1, backward filter 1), "
-                       "cuBLAS %d.%d.%d (pedantic)",
-                       cudnn / 10000, cudnn / 100 % 100, cudnn % 100, forward[mask], cublas[0], cublas[1], cublas[2]);
-    }
-}
-
-const char *ls_math_description(void) {
-    if (pthread_once(&descriptions_once, write_descriptions) != 0) {
-        return "cuDNN, cuBLAS";
-    }
-    return descriptions[atomic_load(&forward_planned)];
+    ls_cudnn_describe(cudnn, sizeof cudnn);
+    ls_math_notes(notes, sizeof notes);
+    (void)snprintf(text, sizeof text, "%s, cuBLAS %d.%d.%d; %s%s%s", cudnn, cublas[0], cublas[1], cublas[2],
+                   modes[ls_math_get_mode()], notes[0] != '\0' ? ": " : "", notes);
+    return text;
 }

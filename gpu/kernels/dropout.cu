@@ -35,11 +35,12 @@ LS_KERNEL dropout_forward(size_t blocks, size_t features, ls_dropout_key key, ui
                           uint8_t *keep) {
     const uint32_t key0 = static_cast<uint32_t>(key.seed);
     const uint32_t key1 = static_cast<uint32_t>(key.seed >> 32);
+    const uint32_t step = key.live != nullptr ? static_cast<uint32_t>(key.live->mask_step) : key.step;
     LS_GRID_STRIDE_2D(block, blocks, group, (features + 3) / 4) {
         uint32_t words[4][L];
         LS_LANES(l, L) {
             philox_words out = philox(key0, key1, static_cast<uint32_t>(group), static_cast<uint32_t>(block * L + l),
-                                      key.step, key.stream);
+                                      step, key.stream);
             words[0][l] = out.w[0];
             words[1][l] = out.w[1];
             words[2][l] = out.w[2];
@@ -98,7 +99,7 @@ cudaError_t ls_kernel_dropout_forward(cudaStream_t stream, ls_dtype dtype, size_
     }
     size_t values = ls_lane_values(lanes, batch, features);
     LS_ACCESS(LS_READS(x, values * ls_dtype_size(dtype)), LS_WRITES(y, values * ls_dtype_size(dtype)),
-              LS_WRITES(keep, values));
+              LS_WRITES(keep, values), LS_READS(key.live, sizeof *key.live));
     return LS_BY_DTYPE_LANES(dtype, lanes, forward, stream, batch, features, p, key, x, y, keep);
 }
 

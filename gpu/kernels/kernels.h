@@ -18,6 +18,18 @@ extern "C" {
 
 enum { LS_INPUT_MAX_CHANNELS = 16 };
 
+/* The numbers that change from one training step to the next. The arguments of a captured launch are fixed, so that a graph of a
+ * step reads them from device memory: a kernel that is given a pointer to them (`live`) takes them from there, and else from its
+ * own arguments. The bits are the same either way. */
+enum { LS_STEP_SCALARS = 3 };
+typedef struct ls_step_values {
+    double scalar[LS_STEP_SCALARS]; /* of the optimizer, see ls_sgd, ls_adam and ls_rmsprop */
+    uint64_t mask_step;             /* ls_dropout_key.step */
+} ls_step_values;
+
+/* step_values.cu: *to (device) = *values, which is copied at the call. */
+cudaError_t ls_kernel_step_values(cudaStream_t stream, const ls_step_values *values, ls_step_values *to);
+
 /* Mean and standard deviation of inputs: channels 0: none (0 and 1); 1: the same for all; else feature f has those of
  * channel f/plane, at most LS_INPUT_MAX_CHANNELS. Given on the host and copied. */
 typedef struct ls_input_scale {
@@ -57,11 +69,42 @@ cudaError_t ls_kernel_avgpool_backward(cudaStream_t stream, ls_dtype dtype, size
                                        size_t height, size_t width, size_t kernel, size_t pool_stride, const void *dy,
                                        void *dx);
 
+/* The windows of a convolution over [channels][height][width]. */
+typedef struct ls_window {
+    size_t channels, height, width;
+    size_t kernel_height, kernel_width;
+    size_t stride, padding; /* the same in both directions */
+} ls_window;
+
+/* im2col.cu: columns[(c, ky, kx)][block][oy][ox][lane] = the input value that window (oy, ox) has at (c, ky, kx), zero in the
+ * padding; blocks = ceil(batch/lanes), oy < (height + 2*padding - kernel_height)/stride + 1, ox alike. Padded lanes are lanes
+ * like the others. col2im: each value of dx is the sum of those columns that im2col makes of it, in the order of ky, kx. */
+cudaError_t ls_kernel_im2col(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, const ls_window *window,
+                             const void *x, void *columns);
+cudaError_t ls_kernel_col2im(cudaStream_t stream, ls_dtype dtype, size_t lanes, size_t batch, const ls_window *window,
+                             const void *columns, void *dx);
+
+/* An activation by channels: [blocks][channels][plane], plane = positions of a channel times lanes. */
+typedef struct ls_channels {
+    size_t blocks, channels, plane;
+} ls_channels;
+
+/* channels.cu: first: [blocks][channels][plane] to [channels][blocks][plane]; second: back, plus bias[channel] (NULL: none);
+ * bias: y[b][c][p] += bias[c]; sums: sums[c] = sum of values[b][c][p], added in double and rounded once. */
+cudaError_t ls_kernel_channels_first(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *from,
+                                     void *to);
+cudaError_t ls_kernel_channels_second(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *from,
+                                      const void *bias, void *to);
+cudaError_t ls_kernel_bias(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *bias, void *y);
+cudaError_t ls_kernel_channel_sums(cudaStream_t stream, ls_dtype dtype, const ls_channels *shape, const void *values,
+                                   void *sums);
+
 /* What names the masks of a dropout: the same values give the same mask, whatever the layout, platform and dtype. */
 typedef struct ls_dropout_key {
     uint64_t seed;
     uint32_t step;
-    uint32_t stream; /* of the rank and the layer */
+    uint32_t stream;            /* of the rank and the layer */
+    const ls_step_values *live; /* NULL, or device memory with the step */
 } ls_dropout_key;
 
 /* dropout.cu: y = x/(1-p) where the mask keeps it, else 0; keep: one byte an output value in the output's layout, 1 or 0. A
@@ -142,7 +185,8 @@ cudaError_t ls_kernel_accuracy(cudaStream_t stream, ls_dtype dtype, size_t lanes
 typedef struct ls_sgd {
     double lr, momentum, dampening, weight_decay;
     int nesterov, maximize;
-    int first; /* the first step: velocity is written, not read */
+    int first;                  /* the first step: velocity is written, not read */
+    const ls_step_values *live; /* NULL, or device memory with lr: scalar[0] */
 } ls_sgd;
 cudaError_t ls_kernel_sgd(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
                           void *velocity, const ls_sgd *options);
@@ -153,8 +197,11 @@ cudaError_t ls_kernel_sgd(cudaStream_t stream, ls_dtype dtype, size_t count, voi
 typedef struct ls_adam {
     double lr, beta1, beta2, eps, weight_decay;
     int decoupled, amsgrad, maximize;
-    uint64_t step; /* 1 for the first */
+    uint64_t step;              /* 1 for the first */
+    const ls_step_values *live; /* NULL, or device memory with ls_adam_live of lr and step */
 } ls_adam;
+/* 1 - lr*weight_decay where decoupled, else 1; sqrt(1 - beta2^step); -lr/(1 - beta1^step). */
+void ls_adam_live(const ls_adam *options, double scalar[LS_STEP_SCALARS]);
 cudaError_t ls_kernel_adam(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
                            void *exp_avg, void *exp_avg_sq, void *max_exp_avg_sq, const ls_adam *options);
 
@@ -164,6 +211,7 @@ cudaError_t ls_kernel_adam(cudaStream_t stream, ls_dtype dtype, size_t count, vo
 typedef struct ls_rmsprop {
     double lr, alpha, eps, weight_decay, momentum;
     int centered, maximize;
+    const ls_step_values *live; /* NULL, or device memory with lr: scalar[0] */
 } ls_rmsprop;
 cudaError_t ls_kernel_rmsprop(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
                               void *square_avg, void *grad_avg, void *momentum_buffer, const ls_rmsprop *options);

@@ -10,7 +10,9 @@ template <typename T> struct rmsprop_scalars {
 
 /* v, mean, velocity: square_avg, grad_avg, momentum_buffer. */
 template <typename T, bool centered, bool momentum>
-LS_KERNEL rmsprop_kernel(size_t count, T *param, const T *grad, T *v, T *mean, T *velocity, rmsprop_scalars<T> s) {
+LS_KERNEL rmsprop_kernel(size_t count, T *param, const T *grad, T *v, T *mean, T *velocity, rmsprop_scalars<T> s,
+                         const ls_step_values *live) {
+    const T lr = live != nullptr ? static_cast<T>(live->scalar[0]) : s.lr;
     LS_GRID_STRIDE(i, count) {
         T g = s.sign * grad[i] + s.decay * param[i];
         T square = v[i] * s.alpha + s.keep * g * g;
@@ -24,9 +26,9 @@ LS_KERNEL rmsprop_kernel(size_t count, T *param, const T *grad, T *v, T *mean, T
         if (momentum) {
             T next = velocity[i] * s.momentum + g / root;
             velocity[i] = next;
-            param[i] -= s.lr * next;
+            param[i] -= lr * next;
         } else {
-            param[i] -= s.lr * g / root;
+            param[i] -= lr * g / root;
         }
     }
 }
@@ -47,12 +49,13 @@ static cudaError_t rmsprop(cudaStream_t stream, size_t count, void *param, const
     T *v = static_cast<T *>(square);
     T *m = static_cast<T *>(mean);
     T *b = static_cast<T *>(velocity);
+    const ls_step_values *live = o->live;
     if (o->momentum == 0) {
-        return o->centered ? LS_LAUNCH((rmsprop_kernel<T, true, false>), count, stream, count, w, g, v, m, b, s)
-                           : LS_LAUNCH((rmsprop_kernel<T, false, false>), count, stream, count, w, g, v, m, b, s);
+        return o->centered ? LS_LAUNCH((rmsprop_kernel<T, true, false>), count, stream, count, w, g, v, m, b, s, live)
+                           : LS_LAUNCH((rmsprop_kernel<T, false, false>), count, stream, count, w, g, v, m, b, s, live);
     }
-    return o->centered ? LS_LAUNCH((rmsprop_kernel<T, true, true>), count, stream, count, w, g, v, m, b, s)
-                       : LS_LAUNCH((rmsprop_kernel<T, false, true>), count, stream, count, w, g, v, m, b, s);
+    return o->centered ? LS_LAUNCH((rmsprop_kernel<T, true, true>), count, stream, count, w, g, v, m, b, s, live)
+                       : LS_LAUNCH((rmsprop_kernel<T, false, true>), count, stream, count, w, g, v, m, b, s, live);
 }
 
 cudaError_t ls_kernel_rmsprop(cudaStream_t stream, ls_dtype dtype, size_t count, void *param, const void *grad,
@@ -60,6 +63,7 @@ cudaError_t ls_kernel_rmsprop(cudaStream_t stream, ls_dtype dtype, size_t count,
     size_t bytes = count * ls_dtype_size(dtype);
     LS_ACCESS(LS_UPDATES(param, bytes), LS_READS(grad, bytes), LS_UPDATES(square_avg, bytes),
               LS_UPDATES(grad_avg, options->centered ? bytes : 0),
-              LS_UPDATES(momentum_buffer, options->momentum == 0 ? 0 : bytes));
+              LS_UPDATES(momentum_buffer, options->momentum == 0 ? 0 : bytes),
+              LS_READS(options->live, sizeof *options->live));
     return LS_BY_DTYPE(dtype, rmsprop, stream, count, param, grad, square_avg, grad_avg, momentum_buffer, options);
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/vgpu/graph.h"
 #include "gpu/vgpu/host_guard.h"
-#include "gpu/vgpu/runtime.h"
 
 /* CUDA stages pageable copies up to this size and returns; larger ones are copied before the call returns. */
 enum { STAGED_BYTES = 64 * 1024 };
@@ -119,6 +119,8 @@ static cudaError_t queue_copy(cudaStream_t handle, copy c, side to, side from, w
     bool wait = rule == WAIT_UNLESS_ON_DEVICES
                     ? to.place != DEVICE || from.place != DEVICE
                     : to.place == PAGEABLE || from.place == PAGEABLE || (to.place != DEVICE && from.place != DEVICE);
+    bool captured = vgpu_stream_captures(handle); /* then even pageable memory is used when the graph runs */
+    wait = wait && !captured;
     vgpu_access access[2];
     vgpu_clock clock = {0};
     vgpu_request request = {.name = "copy", .run = run_copy, .payload = &c, .bytes = sizeof c, .kind = kind};
@@ -128,7 +130,8 @@ static cudaError_t queue_copy(cudaStream_t handle, copy c, side to, side from, w
         c.to = vgpu_host_guard_alias(c.to);
         c.from = vgpu_host_guard_alias(c.from);
     }
-    if (rule == WAIT_FOR_PAGEABLE && to.place == DEVICE && from.place == PAGEABLE && c.count <= STAGED_BYTES) {
+    if (rule == WAIT_FOR_PAGEABLE && to.place == DEVICE && from.place == PAGEABLE && c.count <= STAGED_BYTES &&
+        !captured) {
         request.owned = malloc(c.count);
         if (request.owned != NULL) {
             memcpy(request.owned, c.from, c.count);
@@ -169,7 +172,9 @@ static cudaError_t copy_checked(cudaStream_t stream, copy c, enum cudaMemcpyKind
 
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind) {
     VGPU_ENTER();
-    return vgpu_leave(copy_checked(NULL, (copy){dst, src, count}, kind, WAIT_UNLESS_ON_DEVICES));
+    cudaError_t refused = vgpu_capture_synchronous();
+    return vgpu_leave(
+        refused != cudaSuccess ? refused : copy_checked(NULL, (copy){dst, src, count}, kind, WAIT_UNLESS_ON_DEVICES));
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
@@ -210,7 +215,8 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int s
 cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count) {
     VGPU_ENTER();
     copy c = {dst, src, count};
-    cudaError_t status = check_peers(c, dstDevice, srcDevice);
+    cudaError_t status = vgpu_capture_synchronous();
+    status = status == cudaSuccess ? check_peers(c, dstDevice, srcDevice) : status;
     if (status == cudaSuccess) {
         vgpu_device_wait(srcDevice);
         vgpu_device_wait(dstDevice);
@@ -271,7 +277,8 @@ static cudaError_t queue_fill(cudaStream_t handle, fill f, bool wait_if_pinned) 
 
 cudaError_t cudaMemset(void *devPtr, int value, size_t count) {
     VGPU_ENTER();
-    return vgpu_leave(queue_fill(NULL, (fill){devPtr, value, count}, true));
+    cudaError_t refused = vgpu_capture_synchronous();
+    return vgpu_leave(refused != cudaSuccess ? refused : queue_fill(NULL, (fill){devPtr, value, count}, true));
 }
 
 cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream) {

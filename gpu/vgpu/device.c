@@ -1,5 +1,5 @@
 /* Devices: the current one of a thread, properties, synchronisation, peers, reset. */
-#include "gpu/vgpu/runtime.h"
+#include "gpu/vgpu/graph.h"
 
 static vgpu_device devices[VGPU_MAX_DEVICES];
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
@@ -135,6 +135,10 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
 
 cudaError_t cudaDeviceSynchronize(void) {
     VGPU_ENTER();
+    cudaError_t refused = vgpu_capture_asked_device(current_device);
+    if (refused != cudaSuccess) {
+        return vgpu_leave(refused);
+    }
     vgpu_device_wait(current_device);
     return vgpu_leave(vgpu_device_error(current_device));
 }
@@ -206,6 +210,7 @@ cudaError_t cudaDeviceReset(void) {
         return vgpu_leave(vgpu_get_settings()->status);
     }
     int number = current_device;
+    vgpu_capture_reset(number);
     vgpu_device_wait(number);
     vgpu_pool_each(&vgpu_streams, close_stream_of, &number);
     vgpu_events_reset(number);

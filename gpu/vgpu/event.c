@@ -1,5 +1,5 @@
 /* Events. A record is a stream and a position in it, so that it costs nothing on the stream unless it is timed. */
-#include "gpu/vgpu/runtime.h"
+#include "gpu/vgpu/graph.h"
 
 typedef struct vgpu_event {
     _Alignas(64) vgpu_slot slot;
@@ -8,8 +8,9 @@ typedef struct vgpu_event {
     pthread_mutex_t lock; /* all below */
     vgpu_stream *stream;  /* of the current record; NULL before the first */
     uint64_t position;
-    vgpu_clock clock; /* of the current record, where clocks are kept */
-    uint64_t record;  /* counts records over the object's whole life, so that a late timestamp of an earlier one
+    vgpu_clock clock;       /* of the current record, where clocks are kept */
+    vgpu_captured captured; /* the current record, if it is part of a capture: then there is no stream */
+    uint64_t record;        /* counts records over the object's whole life, so that a late timestamp of an earlier one
                                    is told apart */
     unsigned long long time_ns; /* when the stream reached the current record */
 } vgpu_event;
@@ -45,6 +46,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
     made->stream = NULL;
     made->position = 0;
     vgpu_clock_free(&made->clock);
+    vgpu_captured_free(&made->captured);
     pthread_mutex_unlock(&made->lock);
     *event = (cudaEvent_t)vgpu_pool_publish(&events, &made->slot);
     return cudaSuccess;
@@ -95,6 +97,23 @@ static cudaError_t take_timestamp(void *payload) {
     return cudaSuccess;
 }
 
+/* On a stream that captures an event stands for what has been captured so far, and takes no time. */
+static cudaError_t record_captured(vgpu_event *event, vgpu_stream *stream, bool *taken) {
+    vgpu_captured captured;
+    cudaError_t status = vgpu_capture_record(stream, &captured, taken);
+    if (*taken && status == cudaSuccess) {
+        pthread_mutex_lock(&event->lock);
+        event->record++;
+        event->stream = NULL;
+        vgpu_captured before = event->captured;
+        event->captured = captured;
+        captured = before;
+        pthread_mutex_unlock(&event->lock);
+    }
+    vgpu_captured_free(&captured);
+    return status;
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
     VGPU_ENTER();
     vgpu_event *event = find(handle);
@@ -102,8 +121,10 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
     if (event == NULL || stream == NULL || event->device != stream->device) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
     }
+    bool taken = false;
     cudaError_t status = vgpu_device_error(stream->device);
-    if (status != cudaSuccess) {
+    status = status == cudaSuccess ? record_captured(event, stream, &taken) : status;
+    if (status != cudaSuccess || taken) {
         return vgpu_leave(status);
     }
     pthread_mutex_lock(&event->lock);
@@ -128,6 +149,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
         vgpu_clock before = event->clock;
         event->clock = clock;
         clock = before;
+        vgpu_captured_free(&event->captured);
     }
     pthread_mutex_unlock(&event->lock);
     vgpu_clock_free(&clock);
@@ -160,6 +182,27 @@ static record current_record_and_clock(vgpu_event *event, vgpu_clock *clock) {
     return current;
 }
 
+/* A wait of, or for, a capture. */
+static cudaError_t wait_captured(vgpu_event *event, vgpu_stream *stream, bool *taken) {
+    vgpu_captured captured = {0};
+    pthread_mutex_lock(&event->lock);
+    bool recorded = event->stream != NULL;
+    bool copied = event->captured.capture == 0 || vgpu_captured_copy(&captured, &event->captured);
+    pthread_mutex_unlock(&event->lock);
+    *taken = !copied;
+    cudaError_t status = copied ? vgpu_capture_wait(stream, &captured, recorded, taken) : cudaErrorMemoryAllocation;
+    vgpu_captured_free(&captured);
+    return status;
+}
+
+/* Why an event cannot be asked, for the calls that ask or wait on the host. */
+static cudaError_t check_asked(vgpu_event *event) {
+    pthread_mutex_lock(&event->lock);
+    vgpu_captured captured = {.capture = event->captured.capture};
+    pthread_mutex_unlock(&event->lock);
+    return vgpu_capture_asked_event(&captured);
+}
+
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, unsigned int flags) {
     VGPU_ENTER();
     vgpu_event *event = find(handle);
@@ -170,10 +213,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t handle, 
     if (flags != cudaEventWaitDefault) {
         return vgpu_leave(cudaErrorInvalidValue);
     }
+    bool taken = false;
     cudaError_t status = vgpu_device_error(stream->device);
+    status = status == cudaSuccess ? wait_captured(event, stream, &taken) : status;
+    if (status != cudaSuccess || taken) {
+        return vgpu_leave(status);
+    }
     vgpu_clock clock;
     record on = current_record_and_clock(event, &clock);
-    if (status == cudaSuccess && on.stream != NULL) {
+    if (on.stream != NULL) {
         status = vgpu_stream_queue_wait(stream, stream_handle, on.stream, on.position, &clock);
     }
     vgpu_clock_free(&clock);
@@ -185,6 +233,10 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
     vgpu_event *event = find(handle);
     if (event == NULL) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
+    }
+    cudaError_t refused = check_asked(event);
+    if (refused != cudaSuccess) {
+        return vgpu_leave(refused);
     }
     vgpu_clock clock;
     record on = current_record_and_clock(event, &clock);
@@ -204,6 +256,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     vgpu_event *event = find(handle);
     if (event == NULL) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
+    }
+    cudaError_t refused = check_asked(event);
+    if (refused != cudaSuccess) {
+        return vgpu_leave(refused);
     }
     vgpu_clock clock;
     record on = current_record_and_clock(event, &clock);
@@ -226,6 +282,11 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start_handle, cudaEvent_
     if (start == NULL || end == NULL || start->device != end->device ||
         ((start->flags | end->flags) & cudaEventDisableTiming)) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
+    }
+    cudaError_t refused = check_asked(start);
+    refused = refused == cudaSuccess ? check_asked(end) : refused;
+    if (refused != cudaSuccess) {
+        return vgpu_leave(refused);
     }
     record from = current_record(start);
     record to = current_record(end);

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/vgpu/graph.h"
 #include "gpu/vgpu/host_guard.h"
-#include "gpu/vgpu/runtime.h"
 
 typedef struct pinned_range {
     uintptr_t base;
@@ -117,7 +117,7 @@ static void release(void *memory) {
 }
 
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
-    VGPU_ENTER();
+    VGPU_ENTER_UNSAFE();
     unsigned known = cudaHostAllocPortable | cudaHostAllocMapped | cudaHostAllocWriteCombined;
     if (pHost == NULL || (flags & ~known) != 0) {
         return vgpu_leave(cudaErrorInvalidValue);
@@ -140,7 +140,7 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags) {
 }
 
 cudaError_t cudaFreeHost(void *ptr) {
-    VGPU_ENTER();
+    VGPU_ENTER_UNSAFE();
     if (ptr == NULL) {
         return cudaSuccess;
     }
@@ -155,7 +155,7 @@ cudaError_t cudaFreeHost(void *ptr) {
 }
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
-    VGPU_ENTER();
+    VGPU_ENTER_UNSAFE();
     unsigned known = cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterReadOnly;
     if (ptr == NULL || size == 0 || (flags & ~known) != 0) {
         return vgpu_leave(cudaErrorInvalidValue);
@@ -164,7 +164,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {
 }
 
 cudaError_t cudaHostUnregister(void *ptr) {
-    VGPU_ENTER();
+    VGPU_ENTER_UNSAFE();
     if (ptr == NULL) {
         return vgpu_leave(cudaErrorInvalidValue);
     }

@@ -7,8 +7,8 @@
 
 #include "gpu/base/error.h"
 #include "gpu/vgpu/arena.h"
+#include "gpu/vgpu/graph.h"
 #include "gpu/vgpu/guard.h"
-#include "gpu/vgpu/runtime.h"
 
 typedef struct device_memory {
     pthread_mutex_t lock;
@@ -143,7 +143,7 @@ static void *take(device_memory *memory, size_t size) {
 }
 
 cudaError_t cudaMalloc(void **devPtr, size_t size) {
-    VGPU_ENTER();
+    VGPU_ENTER_UNSAFE();
     if (devPtr == NULL) {
         return vgpu_leave(cudaErrorInvalidValue);
     }
@@ -196,7 +196,7 @@ static bool end_allocation(device_memory *memory, int device, size_t offset, cud
 }
 
 cudaError_t cudaFree(void *devPtr) {
-    VGPU_ENTER();
+    VGPU_ENTER_UNSAFE();
     if (devPtr == NULL) {
         return cudaSuccess;
     }

@@ -34,6 +34,8 @@ typedef enum vgpu_kind {
     VGPU_HOST_FUNCTION
 } vgpu_kind;
 
+struct vgpu_replay;
+
 /* A collective's part of one rank: the parts of all ranks with the same clique and sequence are one joint operation. */
 typedef struct vgpu_joint {
     const void *clique; /* NULL: no part of anything */
@@ -41,6 +43,9 @@ typedef struct vgpu_joint {
     int ranks;         /* of the communicator */
     int parts;         /* of them in this process */
     bool gives, takes; /* results depend on this rank's work before it; its work after it depends on others */
+    /* Starts the part again, under a number of its own, when a graph that holds it is launched: vgpu_replay_queue with what it
+     * makes of payload, a copy of the captured one. */
+    cudaError_t (*replay)(void *payload, const struct vgpu_replay *replay);
 } vgpu_joint;
 
 struct vgpu_stream;
@@ -61,6 +66,13 @@ const char *vgpu_source_name(const char *file);
 /* vgpu_submit for operations that are no kernels. */
 cudaError_t vgpu_submit_kind(cudaStream_t stream, const char *name, cudaError_t (*run)(void *payload),
                              const void *payload, size_t bytes, vgpu_kind kind, const vgpu_joint *joint);
+
+/* --- graph_capture.c, graph_launch.c: what NCCL asks of captures -------------------------------------------------------- */
+
+/* Whether what is queued on the stream becomes part of a graph and is not run. */
+bool vgpu_stream_captures(cudaStream_t stream);
+/* Queues a captured operation in its place among those of a graph that is being launched. */
+cudaError_t vgpu_replay_queue(const struct vgpu_replay *replay, const void *payload, const vgpu_joint *joint);
 
 /* --- sched_check.c: what has happened before what; calls do nothing unless sched is VGPU_CHECK ------------------------- */
 

@@ -6,6 +6,8 @@
 
 static _Atomic uint64_t launches, threads;
 
+static cudaError_t replay_operation(void *payload, const struct vgpu_replay *replay);
+
 static uint64_t this_thread(void) {
     static _Thread_local uint64_t number;
     if (number == 0) {
@@ -67,6 +69,7 @@ static vgpu_joint joint_of(const nccl_operation *o) {
     vgpu_joint joint = {.clique = clique, .sequence = o->sequence, .ranks = clique->ranks};
     joint.gives = o->what.kind != NCCL_BROADCAST || root;
     joint.takes = o->what.kind != NCCL_REDUCE || root;
+    joint.replay = replay_operation;
     for (int rank = 0; rank < clique->ranks; rank++) {
         joint.parts += clique->peers[rank].local ? 1 : 0;
     }
@@ -102,12 +105,40 @@ static ncclResult_t submit(nccl_operation *o) {
     return ncclSuccess;
 }
 
+/* Starts a captured collective again, under the next number of its communicator. */
+static cudaError_t replay_operation(void *payload, const struct vgpu_replay *replay) {
+    nccl_operation *o = payload;
+    pthread_mutex_lock(&o->comm->launching);
+    cudaError_t status = cudaErrorInvalidResourceHandle; /* the communicator of the graph has gone */
+    if (atomic_load(&o->comm->generation) == o->generation) {
+        o->sequence = atomic_load(&o->comm->launched) + 1;
+        vgpu_joint joint = joint_of(o);
+        status = vgpu_replay_queue(replay, o, &joint);
+    }
+    if (status == cudaSuccess) {
+        atomic_store(&o->comm->launched, o->sequence);
+    }
+    pthread_mutex_unlock(&o->comm->launching);
+    return status;
+}
+
+/* Captured operations get their numbers when the graph is launched, all at once as in a group. */
+static ncclResult_t capture(nccl_operation *o) {
+    o->sequence = 0;
+    o->generation = atomic_load(&o->comm->generation);
+    return submit(o);
+}
+
 ncclResult_t nccl_launch(nccl_operation *operations, size_t count) {
     _Static_assert(sizeof *operations <= VGPU_PAYLOAD_BYTES, "an operation must fit into a stream's payload");
     uint64_t launch = atomic_fetch_add(&launches, 1) + 1;
     ncclResult_t result = ncclSuccess;
     for (size_t i = 0; i < count && result == ncclSuccess; i++) {
         nccl_operation *o = &operations[i];
+        if (vgpu_stream_captures(o->stream)) {
+            result = capture(o);
+            continue;
+        }
         pthread_mutex_lock(&o->comm->launching);
         o->sequence = atomic_load(&o->comm->launched) + 1;
         o->generation = atomic_load(&o->comm->generation);

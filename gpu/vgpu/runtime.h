@@ -57,6 +57,7 @@ void vgpu_pool_each(vgpu_pool *pool, void (*visit)(void *object, uintptr_t handl
 enum { VGPU_RING = 1024 }; /* operations that wait in a stream before its submitters block; CUDA's own depth */
 
 typedef struct vgpu_stream vgpu_stream;
+struct vgpu_queued;
 
 /* What is to be queued. owned (may be NULL) is freed after the operation, or instead of it when the device has failed. */
 typedef struct vgpu_request {
@@ -70,6 +71,9 @@ typedef struct vgpu_request {
     const vgpu_access *access; /* [access_count], what the operation uses */
     size_t access_count;
     vgpu_clock *record; /* NULL, or gets the stream's clock after the operation, where clocks are kept */
+    struct vgpu_queued
+        *batch; /* NULL, or [batch_count]: operations that are run in place of this one, and stay the caller's */
+    size_t batch_count;
 } vgpu_request;
 
 /* One queued operation: first wait until wait_stream has completed wait_position (if there is one), then run. */
@@ -84,6 +88,8 @@ typedef struct vgpu_queued {
     struct vgpu_place place;
     vgpu_stream *wait_stream;
     uint64_t wait_position;
+    struct vgpu_queued *batch; /* see vgpu_request */
+    size_t batch_count;
     _Alignas(16) unsigned char payload[VGPU_PAYLOAD_BYTES];
 } vgpu_queued;
 
@@ -98,10 +104,12 @@ struct vgpu_stream {
     uint64_t room_until;     /* the ring has room for entries below this position; completed is read only beyond it */
     uint64_t legacy_awaited; /* position of the legacy stream that this stream has been told to wait for */
     uint64_t awaited_by_legacy;
-    vgpu_stream *next;        /* of the same device, under its streams_lock */
-    struct vgpu_track *track; /* of sched_check.c */
-    uint64_t needed;          /* of sched_fuzz.c: somebody waits for this position */
-    _Atomic uint64_t granted; /* in fuzz: the thread runs entries below this position */
+    vgpu_stream *next;            /* of the same device, under its streams_lock */
+    struct vgpu_capture *capture; /* of graph_capture.c, under its lock: the capture that it takes part in */
+    size_t capture_lane;          /* and as which of its streams */
+    struct vgpu_track *track;     /* of sched_check.c */
+    uint64_t needed;              /* of sched_fuzz.c: somebody waits for this position */
+    _Atomic uint64_t granted;     /* in fuzz: the thread runs entries below this position */
 
     _Alignas(64) _Atomic uint64_t submitted;
     _Atomic bool closing;
@@ -115,8 +123,9 @@ extern vgpu_pool vgpu_streams;
 
 /* The stream of a handle (0 and cudaStreamLegacy: the current device's legacy stream), NULL when invalid. */
 vgpu_stream *vgpu_stream_find(cudaStream_t handle);
-/* The only place where operations are queued. Applies the legacy default stream's rules. position (may be NULL) gets the
- * position after the operation. On failure the caller still owns request->owned. */
+/* The only place where operations are queued; on a stream that captures they become part of a graph instead. Applies the legacy
+ * default stream's rules. position (may be NULL) gets the position after the operation. On failure the caller still owns
+ * request->owned. */
 cudaError_t vgpu_stream_queue(vgpu_stream *stream, cudaStream_t handle, const vgpu_request *request,
                               uint64_t *position);
 /* Queues a wait for another stream's position, whose clock is given where clocks are kept. */
@@ -187,6 +196,16 @@ cudaError_t vgpu_leave(cudaError_t status);
         if (vgpu_entered_ != cudaSuccess) {       \
             return vgpu_leave(vgpu_entered_);     \
         }                                         \
+    } while (0)
+
+/* The same for calls that capturing forbids although they do not touch a stream. */
+#define VGPU_ENTER_UNSAFE()                               \
+    do {                                                  \
+        VGPU_ENTER();                                     \
+        cudaError_t vgpu_unsafe_ = vgpu_capture_unsafe(); \
+        if (vgpu_unsafe_ != cudaSuccess) {                \
+            return vgpu_leave(vgpu_unsafe_);              \
+        }                                                 \
     } while (0)
 
 /* --- wait.c --------------------------------------------------------------------------------------------------------- */

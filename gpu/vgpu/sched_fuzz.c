@@ -1,8 +1,9 @@
 /* Another order of operations for each seed, among those that streams and events allow.
  *
  * Nothing runs because it could: operations stay queued until a host thread waits for them, and then only those run that it
- * needs, one at a time, in an order drawn from the seed; some seeds now and then add one that nobody needs yet. So what relies
- * on a wait that is missing finds its input old, or its output still wanted. A collective runs with its peers: the parts of other
+ * needs, one at a time, in an order drawn from the seed. Three seeds of four also run operations that nobody needs yet, and two of
+ * them by priorities of the streams that change now and then, so that one stream runs far ahead of another (after PCT:
+ * Burckhardt, Kothari, Musuvathi, Nagarakatte 2010). So what relies on a wait that is missing finds its input old, or its output still wanted. A collective runs with its peers: the parts of other
  * ranks in this process are needed with it, those of other processes enter when their own scheduler lets them.
  *
  * What runs next is decided here; the streams' threads run it, each granted one operation at a time. Operations that may wait for
@@ -37,6 +38,7 @@ static struct {
     uint64_t random;
     bool seeded;
     uint64_t activity; /* counts submissions and grants */
+    uint64_t phase;    /* changes the priorities */
 } fuzz = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
@@ -50,6 +52,24 @@ static uint64_t draw(void) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
     return z ^ (z >> 31);
+}
+
+/* A property of the seed: how often an operation that nobody needs runs, in eighths, and whether streams have priorities. */
+static uint64_t eagerness(void) {
+    static const uint64_t eighths[] = {0, 2, 4, 7};
+    return eighths[vgpu_mode.seed % 4];
+}
+
+static bool by_priority(void) {
+    return vgpu_mode.seed % 4 >= 2;
+}
+
+static uint64_t priority(size_t stream) {
+    uint64_t before = fuzz.random;
+    fuzz.random = fuzz.phase + stream;
+    uint64_t drawn = draw();
+    fuzz.random = before;
+    return drawn;
 }
 
 static void *grown(void *list, size_t *capacity, size_t element) {
@@ -149,23 +169,23 @@ static void find_needed(vgpu_stream *stream, uint64_t position) {
 
 /* One of the streams that can run something, or NULL: needed ones only, or any but those whose next operation may block. */
 static vgpu_stream *choose(bool needed_only, bool blocking_too) {
+    enum { PHASE = 24 }; /* choices with the same priorities, on average */
     vgpu_stream *chosen = NULL;
     uint64_t seen = 0;
+    uint64_t best = 0;
+    fuzz.phase = by_priority() && draw() % PHASE == 0 ? draw() : fuzz.phase;
     for (size_t i = 0; i < fuzz.count; i++) {
         vgpu_stream *stream = fuzz.streams[i];
         bool wanted = !needed_only || stream->needed > atomic_load(&stream->completed);
         if (wanted && runnable(stream) && (blocking_too || !may_block(head(stream)))) {
             seen++;
-            chosen = draw() % seen == 0 ? stream : chosen; /* each with the same chance */
+            uint64_t rank = by_priority() ? priority(i) : 0;
+            bool better = by_priority() ? rank >= best : draw() % seen == 0; /* each with the same chance */
+            chosen = better ? stream : chosen;
+            best = better ? rank : best;
         }
     }
     return chosen;
-}
-
-/* How often an operation that nobody needs runs, in eighths: a property of the seed. */
-static uint64_t eagerness(void) {
-    static const uint64_t eighths[] = {0, 1, 3, 6};
-    return eighths[vgpu_mode.seed % 4];
 }
 
 void vgpu_fuzz_wait(vgpu_stream *stream, uint64_t position) {

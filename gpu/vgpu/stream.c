@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/vgpu/runtime.h"
+#include "gpu/vgpu/graph.h"
 
 static _Thread_local vgpu_stream *running_stream = NULL;
 static _Thread_local const vgpu_queued *running = NULL;
@@ -92,6 +92,12 @@ static void complete(vgpu_stream *stream, uint64_t position) {
 
 /* The only place where operations run. After a device's failure the rest of its work is dropped, as CUDA does. */
 static void run_operation(vgpu_stream *stream, vgpu_queued *queued) {
+    if (queued->batch != NULL) {
+        for (size_t i = 0; i < queued->batch_count; i++) {
+            run_operation(stream, &queued->batch[i]);
+        }
+        return;
+    }
     if (queued->wait_stream != NULL && vgpu_device_error(stream->device) == cudaSuccess) {
         vgpu_stream_wait(queued->wait_stream, queued->wait_position);
     }
@@ -263,6 +269,8 @@ static void push(vgpu_stream *stream, const vgpu_request *request, vgpu_stream *
     queued->wait_stream = wait_stream;
     queued->wait_position = wait_position;
     queued->kind = request->kind;
+    queued->batch = request->batch;
+    queued->batch_count = request->batch_count;
     if (vgpu_mode.inspects || vgpu_mode.sched == VGPU_FUZZ) {
         keep_details(queued, request);
     }
@@ -331,6 +339,13 @@ static bool names(cudaStream_t handle, vgpu_stream *stream) {
 
 cudaError_t vgpu_stream_queue(vgpu_stream *stream, cudaStream_t handle, const vgpu_request *request,
                               uint64_t *position) {
+    if (vgpu_capturing()) {
+        bool taken = false;
+        cudaError_t captured = vgpu_capture_request(stream, request, &taken);
+        if (taken) {
+            return captured;
+        }
+    }
     pthread_mutex_lock(&stream->lock);
     cudaError_t status = names(handle, stream) ? cudaSuccess : cudaErrorInvalidResourceHandle;
     if (status == cudaSuccess) {

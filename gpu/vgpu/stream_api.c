@@ -1,5 +1,5 @@
 /* The calls on streams. */
-#include "gpu/vgpu/runtime.h"
+#include "gpu/vgpu/graph.h"
 
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
 
@@ -80,10 +80,13 @@ cudaError_t cudaStreamGetFlags(cudaStream_t hStream, unsigned int *flags) {
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     VGPU_ENTER();
     vgpu_stream *stream = handle == NULL || handle == cudaStreamLegacy ? NULL : vgpu_stream_find(handle);
-    if (stream == NULL || !vgpu_stream_close(stream, handle)) {
+    if (stream == NULL) {
         return vgpu_leave(cudaErrorInvalidResourceHandle);
     }
-    return cudaSuccess;
+    if (vgpu_stream_captures(handle)) {
+        return vgpu_leave(vgpu_capture_asked_stream(stream));
+    }
+    return vgpu_leave(vgpu_stream_close(stream, handle) ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
 
 /* The position that stands for all work queued so far: the default stream's includes its device's blocking streams. */
@@ -92,6 +95,10 @@ static cudaError_t current_position(cudaStream_t handle, vgpu_stream **stream, u
     *stream = vgpu_stream_find(handle);
     if (*stream == NULL) {
         return cudaErrorInvalidResourceHandle;
+    }
+    cudaError_t refused = vgpu_capture_asked_stream(*stream);
+    if (refused != cudaSuccess) {
+        return refused;
     }
     vgpu_request nothing = {.name = "synchronize", .record = clock};
     return vgpu_stream_queue(*stream, handle, &nothing, position);

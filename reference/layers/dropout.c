@@ -16,12 +16,14 @@ static ls_rc dropout_forward(void *state, const ls_layer *layer, const ls_layer_
     }
     ls_dropout_key key = {.seed = pass->seed,
                           .step = (uint32_t)pass->step,
-                          .stream = (uint32_t)(pass->rank * LS_MODEL_MAX_LAYERS + pass->layer)};
+                          .stream = (uint32_t)(pass->rank * LS_MODEL_MAX_LAYERS + pass->layer),
+                          .live = pass->live};
     if (LS_MUTANT(masks_of_one_rank)) {
         key.stream = (uint32_t)pass->layer;
     }
     if (LS_MUTANT(masks_of_one_step)) {
         key.step = 0;
+        key.live = NULL;
     }
     LS_CUDA(ls_kernel_dropout_forward(pass->stream, pass->dtype, pass->lanes, pass->batch, features, layer->p, key,
                                       pass->x, pass->y, pass->index));

@@ -21,6 +21,7 @@ typedef struct ls_layer_pass {
     bool training; /* false: evaluation */
     uint64_t seed; /* dropout: see ls_replica_set_masks */
     uint64_t step;
+    const ls_step_values *live; /* NULL, or device memory that holds the step when the pass runs */
     size_t rank, layer;
     void *running_mean, *running_var; /* batchnorm's buffers */
     int64_t *tracked;

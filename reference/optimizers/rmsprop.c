@@ -16,6 +16,12 @@ static size_t states(const ls_optimizer_options *options, const char *names[LS_O
     return count;
 }
 
+static void live(const ls_optimizer_options *options, uint64_t steps, double lr, double scalar[LS_STEP_SCALARS]) {
+    (void)options;
+    (void)steps;
+    scalar[0] = lr;
+}
+
 static cudaError_t step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
     if (LS_MUTANT(eps_under_root)) {
         return ls_mutant_rmsprop(options, s) == LS_OK ? cudaSuccess : cudaErrorUnknown;
@@ -26,7 +32,8 @@ static cudaError_t step(const ls_optimizer_options *options, const ls_optimizer_
                           .weight_decay = options->weight_decay,
                           .momentum = options->momentum,
                           .centered = options->centered,
-                          .maximize = options->maximize};
+                          .maximize = options->maximize,
+                          .live = s->live};
     void *velocity = options->momentum != 0 ? s->state[options->centered ? 2 : 1] : NULL;
     return ls_kernel_rmsprop(s->stream, s->dtype, s->count, s->param, s->grad, s->state[0],
                              options->centered ? s->state[1] : NULL, velocity, &rmsprop);
@@ -39,5 +46,6 @@ const ls_optimizer ls_optimizer_rmsprop = {
     .lr = 1e-2,
     .defaults = {.alpha = 0.99, .eps = 1e-8},
     .states = states,
+    .live = live,
     .step = step,
 };

@@ -17,6 +17,13 @@ static ls_rc check(const ls_optimizer_options *options) {
     return LS_OK;
 }
 
+/* Not whether it is the first step: that one is another kernel, and never captured for the steps that follow. */
+static void live(const ls_optimizer_options *options, uint64_t steps, double lr, double scalar[LS_STEP_SCALARS]) {
+    (void)options;
+    (void)steps;
+    scalar[0] = lr;
+}
+
 static cudaError_t step(const ls_optimizer_options *options, const ls_optimizer_step *s) {
     ls_sgd sgd = {.lr = s->lr,
                   .momentum = options->momentum,
@@ -24,7 +31,8 @@ static cudaError_t step(const ls_optimizer_options *options, const ls_optimizer_
                   .weight_decay = options->weight_decay,
                   .nesterov = options->nesterov,
                   .maximize = options->maximize,
-                  .first = s->steps == 0 && !LS_MUTANT(first_step_dampened)};
+                  .first = s->steps == 0 && !LS_MUTANT(first_step_dampened),
+                  .live = s->live};
     return ls_kernel_sgd(s->stream, s->dtype, s->count, s->param, s->grad, options->momentum != 0 ? s->state[0] : NULL,
                          &sgd);
 }
@@ -37,5 +45,6 @@ const ls_optimizer ls_optimizer_sgd = {
     .defaults = {.momentum = 0.5},
     .states = states,
     .check = check,
+    .live = live,
     .step = step,
 };

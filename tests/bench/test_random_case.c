@@ -91,6 +91,45 @@ static void with_fewer_devices_there_are_fewer(void **state) {
     }
 }
 
+/* In training a batchnorm over single values needs two samples: no step of the run's ranks or of its yardstick, `single` on
+ * the global batch, leaves a device with one. */
+static void batchnorm_has_two_samples(void **state) {
+    (void)state;
+    size_t judged = 0;
+    for (uint64_t i = 0; i < 4 * CASES; i++) {
+        ls_run run;
+        ls_model model;
+        ls_normalize normalize;
+        ls_dataset sizes;
+        size_t local = 0, global = 0;
+        bool single_values = false;
+        ls_random_case_draw(6, i, DEVICES, &run);
+        assert_int_equal(ls_run_model(&run, &model, &normalize), LS_OK);
+        for (size_t l = 0; l < model.layer_count; l++) {
+            const ls_layer *layer = &model.layers[l];
+            single_values |= layer->kind == LS_LAYER_BATCHNORM && layer->in.height * layer->in.width == 1;
+        }
+        if (!single_values) {
+            continue;
+        }
+        judged++;
+        assert_int_equal(ls_dataset_shape(run.data, LS_SPLIT_TRAIN, &sizes), LS_OK);
+        assert_int_equal(ls_run_batches(&run, &local, &global), LS_OK);
+        bool dp = strcmp(run.impl, "dp") == 0;
+        size_t worlds[] = {dp ? 1 : run.devices, 1};
+        for (size_t w = 0; w < 2; w++) {
+            size_t world = worlds[w];
+            size_t length = sizes.count / world + (!run.drop_last && sizes.count % world != 0 ? 1 : 0);
+            for (size_t at = 0; at < length; at += global / world) {
+                size_t left = length - at < global / world ? length - at : global / world;
+                size_t chunk = dp && w == 0 ? (left + run.devices - 1) / run.devices : left;
+                assert_true(chunk > 1 && left % chunk != 1);
+            }
+        }
+    }
+    assert_true(judged > 300);
+}
+
 /* Shares of what must not be missing, of 1000 cases: a kind that is wanted in 8 of a hundred comes more often than 4. */
 static void every_kind_is_drawn(void **state) {
     (void)state;
@@ -144,6 +183,7 @@ int main(void) {
         cmocka_unit_test(same_seed_same_cases),
         cmocka_unit_test(every_case_is_valid),
         cmocka_unit_test(with_fewer_devices_there_are_fewer),
+        cmocka_unit_test(batchnorm_has_two_samples),
         cmocka_unit_test(every_kind_is_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

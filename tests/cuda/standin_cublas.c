@@ -1,15 +1,7 @@
-/* The stand-in for cuBLAS, see standin.c: column-major products in loops. */
+/* The stand-in for cuBLAS, see standin.h: column-major products in loops. */
 #include <cublas_v2.h>
-#include <stdio.h>
-#include <stdlib.h>
 
-#define REQUIRE(condition)                                                          \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: misuse: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
+#include "tests/cuda/standin.h"
 
 struct cublasContext {
     cublasMath_t math;
@@ -33,7 +25,7 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
 
 cublasStatus_t cublasSetAtomicsMode(cublasHandle_t handle, cublasAtomicsMode_t mode) {
     (void)handle;
-    REQUIRE(mode == CUBLAS_ATOMICS_NOT_ALLOWED);
+    REQUIRE(standin.fast || mode == CUBLAS_ATOMICS_NOT_ALLOWED);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -68,7 +60,7 @@ const char *cublasGetStatusString(cublasStatus_t status) {
 /* What both precisions require: a workspace of its own, no TF32, leading dimensions that hold a column. */
 static void require_gemm(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb, int m, int n, int k,
                          int lda, int ldb, int ldc) {
-    REQUIRE(handle->math == CUBLAS_PEDANTIC_MATH && handle->workspace_bytes >= 32u * 1024 * 1024);
+    REQUIRE((standin.fast || handle->math == CUBLAS_PEDANTIC_MATH) && handle->workspace_bytes == 32u * 1024 * 1024);
     REQUIRE(m > 0 && n > 0 && k > 0);
     REQUIRE(lda >= (ta == CUBLAS_OP_N ? m : k) && ldb >= (tb == CUBLAS_OP_N ? k : n) && ldc >= m);
 }
@@ -82,10 +74,10 @@ cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t ta, cubla
                               const float *alpha, const float *a, int lda, const float *b, int ldb, const float *beta,
                               float *c, int ldc) {
     require_gemm(handle, ta, tb, m, n, k, lda, ldb, ldc);
-    REQUIRE(*alpha == 1 && *beta == 0);
+    REQUIRE(*alpha == 1 && (*beta == 0 || *beta == 1));
     for (int row = 0; row < m; row++) {
         for (int column = 0; column < n; column++) {
-            double sum = 0;
+            double sum = *beta == 0 ? 0 : (double)c[at(CUBLAS_OP_N, row, column, ldc)];
             for (int i = 0; i < k; i++) {
                 sum += (double)a[at(ta, row, i, lda)] * (double)b[at(tb, i, column, ldb)];
             }
@@ -99,10 +91,10 @@ cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t ta, cubla
                               const double *alpha, const double *a, int lda, const double *b, int ldb,
                               const double *beta, double *c, int ldc) {
     require_gemm(handle, ta, tb, m, n, k, lda, ldb, ldc);
-    REQUIRE(*alpha == 1 && *beta == 0);
+    REQUIRE(*alpha == 1 && (*beta == 0 || *beta == 1));
     for (int row = 0; row < m; row++) {
         for (int column = 0; column < n; column++) {
-            double sum = 0;
+            double sum = *beta == 0 ? 0 : (double)c[at(CUBLAS_OP_N, row, column, ldc)];
             for (int i = 0; i < k; i++) {
                 sum += a[at(ta, row, i, lda)] * b[at(tb, i, column, ldb)];
             }

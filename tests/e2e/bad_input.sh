@@ -52,6 +52,7 @@ refused "train-images-idx3-ubyte.gz"
 expect_error 2 "safetensors" "$LOCKSTEP" train --steps 1 --save "$work/model.bin"
 expect_error 2 "/nonexistent" "$LOCKSTEP" train --steps 1 --save /nonexistent/model.safetensors
 expect_error 2 "/nonexistent" "$LOCKSTEP" train --steps 1 --json /nonexistent/run.json
+expect_error 2 "'-'" "$LOCKSTEP" train --steps 1 --json -
 expect_error 2 "/nonexistent" "$LOCKSTEP" sweep -o /nonexistent/results.jsonl
 expect_error 2 "/nonexistent" "$LOCKSTEP" verify --devices 1 --json /nonexistent/verify.jsonl
 expect_error 2 "missing.jsonl" "$LOCKSTEP" report "$work/missing.jsonl"

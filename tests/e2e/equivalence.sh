@@ -70,5 +70,5 @@ jq -c '.counters | {buckets, overlap_steps, overlap_measured, overlap_lead}' "$w
 # Nothing is left behind.
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left in the temporary folder: $(ls -A "$TMPDIR")"
 [ "$(ls /dev/shm)" = "$shm_before" ] || fail "left in /dev/shm: $(ls /dev/shm)"
-! pgrep -f "^$LOCKSTEP " || fail "a process is left"
+! pgrep -f "$TMPDIR/lockstep-" || fail "a process is left"
 echo "all equivalent"

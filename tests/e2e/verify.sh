@@ -37,6 +37,12 @@ expect_exit 0 "$LOCKSTEP" "${words[@]:1}" --json "$work/again.jsonl"
 jq -s -e --arg hash "$hash" 'length == 2 and .[0].impl == "single" and .[1].impl == "ddp" and .[1].param_hash == $hash' \
   "$work/again.jsonl" >/dev/null || fail "not reproduced: $line"
 
+# The second engine of the layer math, convolutions and linear layers, in both types; its line reproduces it.
+expect_exit 0 "$LOCKSTEP" verify --math im2col --impl single,dp,ddp --devices 2 --ranks threads --model seed-cnn --batch 4 \
+  --bucket-bytes 16KiB --data synthetic:600 --json "$work/im2col.jsonl"
+jq -s -e 'length >= 6 and all(.status == "PASSED" and .math == "im2col" and (.environment.math | contains("im2col"))
+  and (.command | contains("--math im2col")))' "$work/im2col.jsonl" >/dev/null || fail "the second engine: $(tail -n 1 "$work/out")"
+
 # What an implementation cannot do is skipped, and a verification in which everything was skipped has shown nothing.
 expect_exit 1 "$LOCKSTEP" verify --impl mpi --ranks threads --devices 2 --model seed-conv --dtype float32 \
   --bucket-bytes 4KiB --batch 4 --data synthetic:600

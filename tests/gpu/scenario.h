@@ -68,12 +68,12 @@ static inline void expect_silence(ending e) {
     }
 }
 
-/* In the scenario: a failed call ends it with the exit code of a failed device. Notes the place, as LS_CUDA does. */
+/* In the scenario: a failed call ends it at once with the exit code of a failed device. Notes the place, as LS_CUDA does. */
 #define DO(call)                           \
     do {                                   \
         LS_NOTE_PLACE(__FILE__, __LINE__); \
         if ((int)(call) != 0) {            \
-            exit(3);                       \
+            _exit(3);                      \
         }                                  \
     } while (0)
 

@@ -279,17 +279,28 @@ static const double drop = 0.25;
 
 static cudaError_t launch_dropout_forward(const fiber_case *c, bool fiber, void *const *at) {
     const shape *s = c->options;
-    return KERNEL(ls_kernel_dropout_forward)(0, c->dtype, c->lanes, s->batch, s->features, drop, s->key, at[0], at[1],
+    ls_dropout_key key = s->key;
+    if (c->arrays == 4) { /* the step is in device memory */
+        key.live = at[3];
+        key.step = ~key.step;
+    }
+    return KERNEL(ls_kernel_dropout_forward)(0, c->dtype, c->lanes, s->batch, s->features, drop, key, at[0], at[1],
                                              at[2]);
 }
 
-static void check_dropout(ls_dtype dtype, size_t lanes) {
-    const shape s = {.batch = 21, .features = 30, .key = {UINT64_C(0x123456789ABCDEF0), 5, 2}};
+static void check_dropout_of(ls_dtype dtype, size_t lanes, bool live) {
+    const shape s = {
+        .batch = 21, .features = 30, .key = {.seed = UINT64_C(0x123456789ABCDEF0), .step = 5, .stream = 2}};
     size_t count = lane_count(lanes, s.batch, s.features), kept = 0;
     fiber_case c = new_case("dropout_forward", dtype, lanes, &s, launch_dropout_forward);
     case_array *x = fiber_case_add(&c, "x", CASE_IN, CASE_VALUE, count);
     case_array *y = fiber_case_add(&c, "y", CASE_OUT, CASE_VALUE, count);
     case_array *keep = fiber_case_add(&c, "keep", CASE_OUT, CASE_BYTE, count);
+    if (live) {
+        ls_step_values step = {.mask_step = s.key.step};
+        case_array *values = fiber_case_add(&c, "live", CASE_IN, CASE_DOUBLE, sizeof step / sizeof(double));
+        memcpy(values->given, &step, sizeof step);
+    }
     case_fill(x, 44);
     for (size_t n = 0; n < count / s.features; n++) { /* padded samples too */
         for (size_t f = 0; f < s.features; f++) {
@@ -303,6 +314,11 @@ static void check_dropout(ls_dtype dtype, size_t lanes) {
     }
     assert_in_range(kept, count * 2 / 3, count * 5 / 6);
     fiber_case_run(&c);
+}
+
+static void check_dropout(ls_dtype dtype, size_t lanes) {
+    check_dropout_of(dtype, lanes, false);
+    check_dropout_of(dtype, lanes, lanes == 1);
 }
 
 static void test_dropout_forward(void **state) {

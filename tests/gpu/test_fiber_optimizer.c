@@ -46,14 +46,35 @@ static void add_arrays(fiber_case *c, const char *const *states, size_t count, b
     }
 }
 
-static cudaError_t launch_sgd(const fiber_case *c, bool fiber, void *const *at) {
-    return KERNEL(ls_kernel_sgd)(0, c->dtype, c->n, at[0], at[1], at[2], c->options);
+/* The scalars of a step as device memory; the launch that reads them is given none that are numbers. The rest of
+ * ls_step_values follows them. */
+static void add_live(fiber_case *c, double first, double second, double third) {
+    enum { DOUBLES = sizeof(ls_step_values) / sizeof(double) };
+    case_array *live = fiber_case_add(c, "live", CASE_IN, CASE_DOUBLE, DOUBLES);
+    live->given[0] = first;
+    live->given[1] = second;
+    live->given[2] = third;
 }
 
-static void check_sgd(ls_dtype dtype, size_t n, const ls_sgd *o) {
+static const ls_step_values *live_of(const fiber_case *c, void *const *at) {
+    size_t last = c->arrays - 1;
+    return strcmp(c->array[last].name, "live") == 0 ? at[last] : NULL;
+}
+
+static cudaError_t launch_sgd(const fiber_case *c, bool fiber, void *const *at) {
+    ls_sgd o = *(const ls_sgd *)c->options;
+    o.live = live_of(c, at);
+    o.lr = o.live != NULL ? NAN : o.lr;
+    return KERNEL(ls_kernel_sgd)(0, c->dtype, c->n, at[0], at[1], at[2], &o);
+}
+
+static void check_sgd(ls_dtype dtype, size_t n, const ls_sgd *o, bool live) {
     static const char *const states[] = {"velocity"};
     fiber_case c = new_case("sgd", dtype, n, o, launch_sgd);
     add_arrays(&c, states, o->momentum != 0 ? 1 : 0, false);
+    if (live) {
+        add_live(&c, o->lr, 0, 0);
+    }
     case_array *param = &c.array[0], *velocity = &c.array[2];
     for (size_t i = 0; i < n; i++) {
         num step = decayed(param, &c.array[1], i, o->maximize, o->weight_decay);
@@ -81,24 +102,34 @@ static void test_sgd(void **state) {
     };
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         for (size_t i = 0; i < COUNTS; i++) {
-            check_sgd(LS_FLOAT32, counts[i], &options[k]);
-            check_sgd(LS_FLOAT64, counts[i], &options[k]);
+            bool first = options[k].momentum != 0 && options[k].first; /* is never captured */
+            check_sgd(LS_FLOAT32, counts[i], &options[k], false);
+            check_sgd(LS_FLOAT64, counts[i], &options[k], false);
+            check_sgd(LS_FLOAT32, counts[i], &options[k], !first && i == 1);
         }
     }
 }
 
 static cudaError_t launch_adam(const fiber_case *c, bool fiber, void *const *at) {
-    return KERNEL(ls_kernel_adam)(0, c->dtype, c->n, at[0], at[1], at[2], at[3], at[4], c->options);
+    ls_adam o = *(const ls_adam *)c->options;
+    o.live = live_of(c, at);
+    o.lr = o.live != NULL ? NAN : o.lr;
+    return KERNEL(ls_kernel_adam)(0, c->dtype, c->n, at[0], at[1], at[2], at[3], o.amsgrad ? at[4] : NULL, &o);
 }
 
 static num larger(num a, num b) {
     return (num){fmax(a.v, b.v), fmax(a.e, b.e)}; /* no rounding of its own */
 }
 
-static void check_adam(ls_dtype dtype, size_t n, const ls_adam *o) {
+static void check_adam(ls_dtype dtype, size_t n, const ls_adam *o, bool live) {
     static const char *const states[] = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     fiber_case c = new_case("adam", dtype, n, o, launch_adam);
     add_arrays(&c, states, o->amsgrad ? 3 : 2, true);
+    if (live) {
+        double scalar[LS_STEP_SCALARS];
+        ls_adam_live(o, scalar);
+        add_live(&c, scalar[0], scalar[1], scalar[2]);
+    }
     case_array *param = &c.array[0], *m = &c.array[2], *v = &c.array[3], *top = &c.array[4];
     double step = (double)o->step;
     for (size_t i = 0; i < n; i++) {
@@ -135,23 +166,29 @@ static void test_adam(void **state) {
     };
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         for (size_t i = 0; i < COUNTS; i++) {
-            check_adam(LS_FLOAT32, counts[i], &options[k]);
-            check_adam(LS_FLOAT64, counts[i], &options[k]);
+            check_adam(LS_FLOAT32, counts[i], &options[k], false);
+            check_adam(LS_FLOAT64, counts[i], &options[k], false);
+            check_adam(LS_FLOAT32, counts[i], &options[k], i == 1);
         }
     }
 }
 
 static cudaError_t launch_rmsprop(const fiber_case *c, bool fiber, void *const *at) {
-    const ls_rmsprop *o = c->options;
-    void *average = o->centered ? at[3] : NULL;
-    void *velocity = o->momentum != 0 ? at[o->centered ? 4 : 3] : NULL;
-    return KERNEL(ls_kernel_rmsprop)(0, c->dtype, c->n, at[0], at[1], at[2], average, velocity, o);
+    ls_rmsprop o = *(const ls_rmsprop *)c->options;
+    void *average = o.centered ? at[3] : NULL;
+    void *velocity = o.momentum != 0 ? at[o.centered ? 4 : 3] : NULL;
+    o.live = live_of(c, at);
+    o.lr = o.live != NULL ? NAN : o.lr;
+    return KERNEL(ls_kernel_rmsprop)(0, c->dtype, c->n, at[0], at[1], at[2], average, velocity, &o);
 }
 
-static void check_rmsprop(ls_dtype dtype, size_t n, const ls_rmsprop *o) {
+static void check_rmsprop(ls_dtype dtype, size_t n, const ls_rmsprop *o, bool live) {
     const char *const states[] = {"square_avg", o->centered ? "grad_avg" : "momentum_buffer", "momentum_buffer"};
     fiber_case c = new_case("rmsprop", dtype, n, o, launch_rmsprop);
     add_arrays(&c, states, 1 + (o->centered ? 1 : 0) + (o->momentum != 0 ? 1 : 0), true);
+    if (live) {
+        add_live(&c, o->lr, 0, 0);
+    }
     case_array *param = &c.array[0], *v = &c.array[2];
     case_array *average = o->centered ? &c.array[3] : NULL;
     case_array *velocity = &c.array[o->centered ? 4 : 3];
@@ -190,10 +227,30 @@ static void test_rmsprop(void **state) {
     };
     for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
         for (size_t i = 0; i < COUNTS; i++) {
-            check_rmsprop(LS_FLOAT32, counts[i], &options[k]);
-            check_rmsprop(LS_FLOAT64, counts[i], &options[k]);
+            check_rmsprop(LS_FLOAT32, counts[i], &options[k], false);
+            check_rmsprop(LS_FLOAT64, counts[i], &options[k], false);
+            check_rmsprop(LS_FLOAT32, counts[i], &options[k], i == 1);
         }
     }
+}
+
+/* As four doubles: the counter holds the bits of one. */
+static const double step_doubles[] = {0.1, -2.5, 3e-200, 0.75};
+
+static cudaError_t launch_step_values(const fiber_case *c, bool fiber, void *const *at) {
+    (void)c;
+    ls_step_values values;
+    _Static_assert(sizeof values == sizeof step_doubles, "scalars and a counter");
+    memcpy(&values, step_doubles, sizeof values);
+    return KERNEL(ls_kernel_step_values)(0, &values, at[0]);
+}
+
+static void test_step_values(void **state) {
+    (void)state;
+    fiber_case c = new_case("step_values", LS_FLOAT64, 1, NULL, launch_step_values);
+    case_array *to = fiber_case_add(&c, "to", CASE_OUT, CASE_DOUBLE, 4);
+    memcpy(to->expected, step_doubles, sizeof step_doubles);
+    fiber_case_run(&c);
 }
 
 int main(void) {
@@ -201,6 +258,7 @@ int main(void) {
         cmocka_unit_test(test_sgd),
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_rmsprop),
+        cmocka_unit_test(test_step_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

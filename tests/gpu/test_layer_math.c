@@ -193,13 +193,20 @@ static void check_layer(const ls_conv_shape *s, ls_dtype dtype, size_t batch, in
     tensors_free(&t);
 }
 
-/* Runs `check` for the platform's own choice of instruction set and for the plainest; platforms without that choice
- * ignore the variable. */
-static void for_instruction_sets(void (*check)(void)) {
+/* Runs `check` for the platform's own choice of instruction set and for the plainest (on cuda, the platform with one lane, there
+ * is no such choice), and for every other mode that is held to the bounds. */
+static void for_engines(void (*check)(void)) {
     check();
-    assert_int_equal(0, setenv("LOCKSTEP_VGPU_ISA", "baseline", 1));
+    if (ls_lanes() > 1) {
+        assert_int_equal(0, setenv("LOCKSTEP_VGPU_ISA", "baseline", 1));
+        check();
+        assert_int_equal(0, unsetenv("LOCKSTEP_VGPU_ISA"));
+    }
+    ls_math_set_mode(LS_MATH_IM2COL);
+    assert_non_null(strstr(ls_math_description(), "im2col"));
     check();
-    assert_int_equal(0, unsetenv("LOCKSTEP_VGPU_ISA"));
+    ls_math_set_mode(LS_MATH_EXACT);
+    assert_true(ls_math_mode_is_exact(LS_MATH_EXACT) && ls_math_mode_is_exact(LS_MATH_IM2COL));
 }
 
 /* channels, height, width, outputs, kernel height and width, stride, padding */
@@ -245,22 +252,21 @@ static void check_linear(void) {
 
 static void test_conv_odd_shapes(void **state) {
     (void)state;
-    for_instruction_sets(check_odd_shapes);
+    for_engines(check_odd_shapes);
 }
 
 static void test_conv_large_shapes(void **state) {
     (void)state;
-    for_instruction_sets(check_large_shapes);
+    for_engines(check_large_shapes);
 }
 
 static void test_linear(void **state) {
     (void)state;
-    for_instruction_sets(check_linear);
+    for_engines(check_linear);
 }
 
 /* An empty batch has the gradient zero, and nothing else to write. */
-static void test_empty_batch(void **state) {
-    (void)state;
+static void check_empty_batch(void) {
     const ls_conv_shape s = {2, 4, 4, 3, 3, 3, 1, 1};
     for (size_t d = 0; d < 2; d++) {
         ls_dtype dtype = value_dtypes[d];
@@ -287,9 +293,13 @@ static void test_empty_batch(void **state) {
     }
 }
 
-/* Two runs of the same numbers give the same bits. */
-static void test_deterministic(void **state) {
+static void test_empty_batch(void **state) {
     (void)state;
+    for_engines(check_empty_batch);
+}
+
+/* Two runs of the same numbers give the same bits. */
+static void check_deterministic(void) {
     const ls_conv_shape s = {3, 32, 32, 16, 3, 3, 1, 1};
     tensors t = tensors_make(&s, LS_FLOAT32, 33);
     ls_math *math = NULL;
@@ -307,6 +317,25 @@ static void test_deterministic(void **state) {
     ls_conv_close(l.conv);
     ls_math_close(math);
     tensors_free(&t);
+}
+
+static void test_deterministic(void **state) {
+    (void)state;
+    for_engines(check_deterministic);
+}
+
+/* The names of modes, both ways. */
+static void test_modes(void **state) {
+    (void)state;
+    const ls_math_mode modes[] = {LS_MATH_EXACT, LS_MATH_FAST, LS_MATH_IM2COL};
+    for (size_t i = 0; i < 3; i++) {
+        ls_math_mode found = LS_MATH_EXACT;
+        assert_true(ls_math_mode_find(ls_math_mode_name(modes[i]), &found));
+        assert_int_equal(found, modes[i]);
+    }
+    ls_math_mode kept = LS_MATH_FAST;
+    assert_false(ls_math_mode_find("tf32", &kept));
+    assert_int_equal(kept, LS_MATH_FAST);
 }
 
 static void test_refused(void **state) {
@@ -330,9 +359,9 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv_odd_shapes), cmocka_unit_test(test_conv_large_shapes),
-        cmocka_unit_test(test_linear),          cmocka_unit_test(test_empty_batch),
-        cmocka_unit_test(test_deterministic),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_conv_odd_shapes), cmocka_unit_test(test_conv_large_shapes), cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_empty_batch),     cmocka_unit_test(test_deterministic),     cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

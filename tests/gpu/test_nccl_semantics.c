@@ -152,6 +152,7 @@ static void body_two_streams(rank_context *r) {
     for (int i = 0; i < 40; i++) {
         CUDA(cudaMemcpy(values + i, &one, sizeof one, cudaMemcpyHostToDevice));
     }
+    CUDA(cudaDeviceSynchronize()); /* pageable memory may only have been staged, and these streams do not wait for it */
     for (int i = 0; i < 40; i++) {
         NCCL(ncclAllReduce(values + i, values + i, 1, ncclInt32, ncclSum, r->comm, i % 2 == 0 ? r->stream : other));
     }
@@ -169,6 +170,7 @@ static void body_two_streams(rank_context *r) {
 static void body_late_rank(rank_context *r) {
     int32_t host = r->rank + 1, *value = device_memory(sizeof host);
     CUDA(cudaMemcpy(value, &host, sizeof host, cudaMemcpyHostToDevice));
+    CUDA(cudaDeviceSynchronize());
     if (r->rank == r->ranks - 1) {
         usleep(30000);
     }

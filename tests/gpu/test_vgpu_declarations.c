@@ -108,6 +108,9 @@ static void dropout_and_softmax(void **state) {
         ls_dtype d = value_dtypes[t];
         RUN(ls_kernel_dropout_forward(stream, d, lanes, BATCH, FEATURES, 0.4, key, values(0, d), values(1, d),
                                       values(2, d)));
+        ls_dropout_key live = {.seed = 7, .stream = 1, .live = values(3, LS_FLOAT64)};
+        RUN(ls_kernel_dropout_forward(stream, d, lanes, BATCH, FEATURES, 0.4, live, values(0, d), values(1, d),
+                                      values(2, d)));
         RUN(ls_kernel_dropout_backward(stream, d, COUNT, 0.4, (uint8_t *)slots[2] + 64, values(0, d), values(1, d)));
         RUN(ls_kernel_log_softmax_forward(stream, d, lanes, BATCH, CLASSES, values(0, d), values(1, d)));
         RUN(ls_kernel_log_softmax_backward(stream, d, lanes, BATCH, CLASSES, values(0, d), values(1, d), values(2, d)));
@@ -157,24 +160,37 @@ static void losses(void **state) {
     }
 }
 
-static void optimizers(void **state) {
+static void step_values(void **state) {
     (void)state;
+    ls_step_values step = {.scalar = {0.1, 0.2, 0.3}, .mask_step = 4};
+    RUN(ls_kernel_step_values(stream, &step, values(0, LS_FLOAT64)));
+}
+
+static void optimizers_of(const ls_step_values *live) {
     for (size_t t = 0; t < 2; t++) {
         ls_dtype d = value_dtypes[t];
         for (int i = 0; i < 8; i++) {
-            ls_sgd sgd = {.lr = 0.1, .momentum = i & 1 ? 0.5 : 0, .nesterov = i >> 1 & 1, .first = i >> 2 & 1};
+            ls_sgd sgd = {
+                .lr = 0.1, .momentum = i & 1 ? 0.5 : 0, .nesterov = i >> 1 & 1, .first = i >> 2 & 1, .live = live};
             RUN(ls_kernel_sgd(stream, d, COUNT, values(0, d), values(1, d), i & 1 ? values(2, d) : NULL, &sgd));
             ls_rmsprop rmsprop = {
-                .lr = 0.1, .alpha = 0.9, .eps = 2, .momentum = i & 1 ? 0.5 : 0, .centered = i >> 1 & 1};
+                .lr = 0.1, .alpha = 0.9, .eps = 2, .momentum = i & 1 ? 0.5 : 0, .centered = i >> 1 & 1, .live = live};
             RUN(ls_kernel_rmsprop(stream, d, COUNT, values(0, d), values(1, d), values(2, d),
                                   i & 2 ? values(3, d) : NULL, i & 1 ? values(4, d) : NULL, &rmsprop));
         }
         for (int amsgrad = 0; amsgrad < 2; amsgrad++) {
-            ls_adam adam = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .amsgrad = amsgrad, .step = 3};
+            ls_adam adam = {
+                .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .amsgrad = amsgrad, .step = 3, .live = live};
             RUN(ls_kernel_adam(stream, d, COUNT, values(0, d), values(1, d), values(2, d), values(3, d),
                                amsgrad ? values(4, d) : NULL, &adam));
         }
     }
+}
+
+static void optimizers(void **state) {
+    (void)state;
+    optimizers_of(NULL);
+    optimizers_of(values(5, LS_FLOAT64));
 }
 
 static void layer_math(void **state) {
@@ -223,7 +239,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise),         cmocka_unit_test(input_and_layout), cmocka_unit_test(pooling),
         cmocka_unit_test(dropout_and_softmax), cmocka_unit_test(normalization),    cmocka_unit_test(losses),
-        cmocka_unit_test(optimizers),          cmocka_unit_test(layer_math),
+        cmocka_unit_test(step_values),         cmocka_unit_test(optimizers),       cmocka_unit_test(layer_math),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,8 +266,9 @@ static void correct_forms_are_silent(void **state) {
 static void without_the_mode_nothing_is_said(void **state) {
     (void)state;
     static const char *const none[] = {"LOCKSTEP_VGPU_SCHED=async", NULL};
-    expect_silence(run_scenario("wait", "wrong", none));
     expect_silence(run_scenario("silent", "wrong", none));
+    expect_silence(run_scenario("inside", "wrong", none));
+    expect_silence(run_scenario("host-told", "wrong", none));
 }
 
 int main(int argc, char **argv) {

@@ -44,7 +44,7 @@ static int chain(bool right) {
 /* Each operation notes its number; the order of one stream's is fixed. */
 static struct {
     unsigned char order[STREAMS * EACH];
-    size_t count;
+    _Atomic size_t count; /* also read while operations are left */
 } noted;
 
 static cudaError_t note(void *payload) {

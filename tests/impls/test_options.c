@@ -78,7 +78,7 @@ static void every_option_reaches_its_field(void **state) {
              "--dtype float64 --batch 7 --global-batch 21 --epochs 4 --steps 9 --lr 0.125 --momentum=0.75 "
              "--weight-decay 0.5 --seed 18446744073709551615 --log-every 3 --bucket-bytes 16KiB --timeout 2.5 "
              "--drop-last --no-shuffle --loader-threads 3 --save a.safetensors --json b.json "
-             "--save-grads c.pth --time-steps")
+             "--save-grads c.pth --time-steps --math fast")
             .run;
     assert_string_equal(run.impl, "mpi");
     assert_int_equal(run.devices, 3);
@@ -89,6 +89,7 @@ static void every_option_reaches_its_field(void **state) {
     assert_float_equal(run.normalize.mean[0], 0.5, 0);
     assert_float_equal(run.normalize.std[0], 0.25, 0);
     assert_int_equal(run.dtype, LS_FLOAT64);
+    assert_int_equal(run.math, LS_MATH_FAST);
     assert_int_equal(run.batch, 7);
     assert_int_equal(run.global_batch, 21);
     assert_int_equal(run.epochs, 4);
@@ -162,6 +163,7 @@ static void bad_values_are_refused_by_name(void **state) {
     refused(LS_COMMAND_TRAIN, "--normalize 0/0,1/1e-60", "STD above 0");
     refused(LS_COMMAND_TRAIN, "--normalize 1/1/1/1/1/1/1/1/1/1/1/1/1/1/1/1/1,1", "at most 16 channels");
     refused(LS_COMMAND_TRAIN, "--loader-threads 17", "from 0 to 16");
+    refused(LS_COMMAND_TRAIN, "--math tf32", "exact, fast or im2col");
     refused(LS_COMMAND_TRAIN, "--dtype float16", "float32 or float64");
     refused(LS_COMMAND_TRAIN, "--batch 0", "from 1 to");
     refused(LS_COMMAND_TRAIN, "--batch 1e3", "'1e3'");
@@ -192,7 +194,8 @@ static void a_run_survives_its_command_line(void **state) {
         "--impl ddp --devices 5 --ranks threads --model seed-conv --data synthetic:77 --normalize 0.1307,0.3081",
         "--impl ddp --devices 2 --drop-last --no-shuffle --loader-threads 0",
         "--impl dp --devices 2 --normalize 0.485/0.456/0.406,0.229/0.224/0.225",
-        "--impl mpi --devices 2 --normalize none --dtype float64 --batch 9 --epochs 2 --steps 0 --lr 0.1 --momentum 0",
+        "--impl mpi --devices 2 --normalize none --dtype float64 --math im2col --batch 9 --epochs 2 --steps 0 --lr 0.1 "
+        "--momentum 0",
         "--impl single --devices 1 --global-batch 130 --seed 42 --log-every 0 --bucket-bytes 4097 --timeout 0.3",
         "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors",
         "--optimizer adam --lr 0.01", /* SGD's usual rate is not Adam's */

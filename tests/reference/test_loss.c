@@ -25,6 +25,7 @@ static void *device_copy(const void *host, size_t bytes) {
     void *memory = NULL;
     CUDA_OK(cudaMalloc(&memory, bytes));
     CUDA_OK(cudaMemcpy(memory, host, bytes, cudaMemcpyHostToDevice));
+    CUDA_OK(cudaStreamSynchronize(0)); /* it may only have been staged, and a loss's stream need not wait for it */
     return memory;
 }
 

@@ -408,35 +408,6 @@ static void test_decisions_beyond_the_bound_are_unproven(void **state) {
                           .dweight = 2});
 }
 
-/* |sum of terms| <= sum of |terms|, with equality where there is one term. */
-static void test_magnitudes_bound_the_gradient(void **state) {
-    (void)state;
-    problem p;
-    problem_open(&p, ls_zoo_find("seed-conv"), 9);
-    problem_gradient(&p);
-    double *magnitudes = calloc(p.model.param_count, sizeof(double));
-    double *grads = calloc(p.model.param_count, sizeof(double));
-    assert_true(magnitudes && grads);
-    ls_oracle_input input = {.params = p.params,
-                             .count = p.count,
-                             .x = p.x,
-                             .labels = p.labels,
-                             .denominator = (double)p.count,
-                             .magnitudes = magnitudes};
-    double loss = 0;
-    assert_int_equal(ls_oracle_gradient(p.oracle, &input, grads, &loss, NULL), 0);
-    size_t larger = 0;
-    for (size_t i = 0; i < p.model.param_count; i++) {
-        assert_true(grads[i] == p.grads[i]);
-        assert_true(fabs(grads[i]) <= magnitudes[i] * (1 + 1e-12));
-        larger += magnitudes[i] > 2 * fabs(grads[i]) ? 1 : 0;
-    }
-    assert_true(larger > p.model.param_count / 4);
-    free(magnitudes);
-    free(grads);
-    problem_close(&p);
-}
-
 static void test_pixels_are_scaled_in_float32(void **state) {
     (void)state;
     static const uint8_t pixels[] = {0, 1, 128, 255};
@@ -467,7 +438,6 @@ int main(void) {
         cmocka_unit_test(test_parts_add_up),
         cmocka_unit_test(test_decisions_within_the_bound_are_followed_and_proven),
         cmocka_unit_test(test_decisions_beyond_the_bound_are_unproven),
-        cmocka_unit_test(test_magnitudes_bound_the_gradient),
         cmocka_unit_test(test_pixels_are_scaled_in_float32),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -253,19 +253,19 @@ static void test_bias_in_front_has_no_gradient(void **state) {
     (void)state;
     problem p;
     problem_open(&p, "input 1x4x4; conv 2 k3; batchnorm; flatten; linear 3");
-    double *magnitudes = calloc(p.model.param_count, sizeof(double));
-    assert_non_null(magnitudes);
-    ls_oracle_input extra = {.magnitudes = magnitudes};
+    ls_oracle_input extra = {0};
     gradient(&p, &extra);
+    const ls_param *weight = &p.model.params[0];
     const ls_param *bias = &p.model.params[1];
+    double largest = 0;
+    for (size_t i = 0; i < weight->count; i++) {
+        largest = fmax(largest, fabs(p.grads[weight->offset + i]));
+    }
+    assert_true(largest > 0);
     for (size_t i = 0; i < bias->count; i++) {
-        /* 44 terms, each with a few roundings */
-        assert_true(fabs(p.grads[bias->offset + i]) <= 200 * 0x1p-53 * magnitudes[bias->offset + i]);
+        /* Each of the 44 terms as large as a weight's at most, but for a factor of the inputs, with a few roundings. */
+        assert_true(fabs(p.grads[bias->offset + i]) <= 1000 * 0x1p-53 * largest);
     }
-    for (size_t i = 0; i < p.model.param_count; i++) {
-        assert_true(fabs(p.grads[i]) <= magnitudes[i] * (1 + 1e-12));
-    }
-    free(magnitudes);
     problem_close(&p);
 }
 

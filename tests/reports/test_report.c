@@ -110,6 +110,39 @@ static void rows_are_grouped_and_sorted(void **state) {
     ls_report_rows_free(&rows);
 }
 
+/* A row of the good file, timed in another mode. */
+static void write_mode(FILE *out, const json_t *good, const char *math, const char *verification) {
+    json_t *changed = json_deep_copy(good);
+    json_object_set_new(changed, "math", json_string(math));
+    json_object_set_new(changed, "verification", json_string(verification));
+    assert_int_equal(json_dumpf(changed, out, JSON_COMPACT), 0);
+    fputc('\n', out);
+    json_decref(changed);
+}
+
+/* Modes of the layer math are never on one plot, and what was not verified says so in the title. */
+static void modes_are_apart(void **state) {
+    (void)state;
+    write_good();
+    ls_report_rows rows;
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
+    json_t *good = json_deep_copy(rows.groups[0].series[0].points[0].row);
+    ls_report_rows_free(&rows);
+    FILE *out = open_results();
+    write_mode(out, good, "exact", "PASSED");
+    write_mode(out, good, "fast", "none");
+    write_mode(out, good, "im2col", "PASSED");
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
+    assert_int_equal(rows.count, 3);
+    assert_int_equal(strncmp(rows.groups[0].title, "seed-cnn, ", 10), 0);
+    assert_int_equal(strncmp(rows.groups[1].title, "fast math, NOT VERIFIED: seed-cnn, ", 35), 0);
+    assert_int_equal(strncmp(rows.groups[2].title, "im2col math: seed-cnn, ", 23), 0);
+    assert_true(strcmp(rows.groups[0].key, rows.groups[1].key) != 0);
+    json_decref(good);
+    ls_report_rows_free(&rows);
+}
+
 static void a_report_has_plots_with_data_and_script(void **state) {
     (void)state;
     write_good();
@@ -199,6 +232,7 @@ static void a_failed_report_leaves_the_earlier_one(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_grouped_and_sorted),
+        cmocka_unit_test(modes_are_apart),
         cmocka_unit_test(a_report_has_plots_with_data_and_script),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(a_failed_report_leaves_the_earlier_one),

@@ -9,7 +9,7 @@ expect_exit 0 bash "$check" --dry-run
 total=$(awk '/^[a-z]/ { sum += $2 } END { print sum }' "$work/out")
 ((total > 100 && total <= 480)) || fail "the limits of all steps add up to $total s"
 grep -q "at most $total s together" "$work/out" || fail "the sum is not shown"
-for step in runtime nccl kernels layer-math verify-share verify-ddp memcheck racecheck selftest step-time bandwidth allreduce pytorch; do
+for step in runtime nccl kernels layer-math verify-share verify-ddp verify-graph memcheck racecheck selftest step-time bandwidth allreduce pytorch; do
   grep -qE "^$step +[0-9]+ s +[a-z]" "$work/out" || fail "no step $step"
 done
 expect_error 2 "unknown option '--fast'" bash "$check" --fast
@@ -57,7 +57,7 @@ expect_error 2 'was made for vgpu' bash "$box/scripts/check_gpu.sh" --platform c
 stand_in bin/lockstep '[ "$1" != info ] || { echo "lockstep: no GPU" >&2; exit 3; }'
 expect_exit 1 bash "$box/scripts/check_gpu.sh" -o "$work/check"
 grep -qE '^box +FAILED .* lockstep: no GPU' "$work/out" || fail "no reason"
-[ "$(grep -c 'SKIPPED .* no usable device' "$work/out")" -eq 13 ] || fail "steps ran without a device"
+[ "$(grep -c 'SKIPPED .* no usable device' "$work/out")" -eq 14 ] || fail "steps ran without a device"
 sed -i 's/^glibc=.*/glibc=99.1/' "$box/BUNDLE"
 expect_error 2 'needs glibc 99.1' bash "$box/scripts/check_gpu.sh" -o "$work/check"
 

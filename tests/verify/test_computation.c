@@ -118,7 +118,9 @@ static void test_baseline_scales_the_float32_bound(void **state) {
     }
     synthetic_verify(&s, &baseline);
     expect_finding(&s, "float32", LS_FAILED, "gradient of fc.weight is off by 2e-05", "scale 1.00002");
-    for (size_t i = 0; i < 12; i++) {
+    for (size_t i = 0; i < 12; i++) { /* the same runs, had single been off by 4e-6 */
+        baseline.absolute_l2[i] *= 4e-6 / baseline.relative_l2[i];
+        baseline.absolute_max[i] *= 4e-6 / baseline.relative_max[i];
         baseline.relative_l2[i] = baseline.relative_max[i] = 4e-6;
     }
     synthetic_verify(&s, &baseline);

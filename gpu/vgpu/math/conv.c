@@ -1,17 +1,18 @@
-/* Convolutions on a stream: each call is one operation of the stream's thread. */
+/* The direct engine on a stream: each call is one operation of the stream's thread. */
 #include <stdlib.h>
 
+#include "gpu/layer_engine.h"
 #include "gpu/vgpu/internal.h"
 #include "gpu/vgpu/math/plan.h"
 
-struct ls_conv {
+typedef struct direct_conv {
     ls_math *math;
     direct_plans plans;
-};
+} direct_conv;
 
 /* What an operation carries to the stream's thread. */
 typedef struct conv_call {
-    ls_conv *conv;
+    direct_conv *conv;
     size_t batch;
     const void *in[3];
     void *out[2];
@@ -23,7 +24,7 @@ static size_t call_blocks(const conv_call *call) {
 
 static cudaError_t run_forward(void *payload) {
     const conv_call *call = payload;
-    const ls_conv *conv = call->conv;
+    const direct_conv *conv = call->conv;
     conv->math->isa->gather[conv->plans.dtype](&conv->plans.forward, call_blocks(call), call->in[0], call->in[1],
                                                call->in[2], call->out[0]);
     return cudaSuccess;
@@ -31,7 +32,7 @@ static cudaError_t run_forward(void *payload) {
 
 static cudaError_t run_backward_input(void *payload) {
     const conv_call *call = payload;
-    const ls_conv *conv = call->conv;
+    const direct_conv *conv = call->conv;
     conv->math->isa->gather[conv->plans.dtype](&conv->plans.backward_input, call_blocks(call), call->in[0], call->in[1],
                                                NULL, call->out[0]);
     return cudaSuccess;
@@ -52,7 +53,6 @@ static cudaError_t run_backward_params(void *payload) {
 
 /* The place noted for diagnostics stays the caller's. */
 static ls_rc submit(const char *name, vgpu_operation run, const conv_call *call) {
-    LS_TRY(ls_batch_check(name, call->batch, call->conv->plans.max_batch));
     cudaError_t status = vgpu_submit(call->conv->math->stream, name, run, call, sizeof *call);
     return (ls_cuda_check)(status, name, __FILE__, __LINE__);
 }
@@ -74,10 +74,8 @@ static sizes sizes_of(const conv_call *call) {
     };
 }
 
-ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, ls_conv **out) {
-    *out = NULL;
-    LS_TRY(ls_conv_shape_check(shape));
-    ls_conv *conv = ls_calloc(1, sizeof *conv, "a convolution");
+static ls_rc direct_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch, void **state) {
+    direct_conv *conv = ls_calloc(1, sizeof *conv, "a convolution");
     if (conv == NULL) {
         return LS_DEVICE_FAILED;
     }
@@ -87,37 +85,47 @@ ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, si
         free(conv);
         return rc;
     }
-    *out = conv;
+    *state = conv;
     return LS_OK;
 }
 
-ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *weight, const void *bias, void *y) {
-    conv_call call = {.conv = conv, .batch = batch, .in = {x, weight, bias}, .out = {y, NULL}};
+static ls_rc direct_forward(void *state, size_t batch, const void *x, const void *weight, const void *bias, void *y) {
+    conv_call call = {.conv = state, .batch = batch, .in = {x, weight, bias}, .out = {y, NULL}};
     LS_ACCESS(LS_READS(x, sizes_of(&call).x), LS_READS(weight, sizes_of(&call).weight),
               LS_READS(bias, sizes_of(&call).bias), LS_WRITES(y, sizes_of(&call).y));
     return submit("conv forward", run_forward, &call);
 }
 
-ls_rc ls_conv_backward_input(ls_conv *conv, size_t batch, const void *dy, const void *weight, void *dx) {
-    conv_call call = {.conv = conv, .batch = batch, .in = {dy, weight, NULL}, .out = {dx, NULL}};
+static ls_rc direct_backward_input(void *state, size_t batch, const void *dy, const void *weight, void *dx) {
+    conv_call call = {.conv = state, .batch = batch, .in = {dy, weight, NULL}, .out = {dx, NULL}};
     LS_ACCESS(LS_READS(dy, sizes_of(&call).y), LS_READS(weight, sizes_of(&call).weight),
               LS_WRITES(dx, sizes_of(&call).x));
     return submit("conv backward input", run_backward_input, &call);
 }
 
-ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const void *dy, void *dweight, void *dbias) {
-    conv_call call = {.conv = conv, .batch = batch, .in = {x, dy, NULL}, .out = {dweight, dbias}};
+static ls_rc direct_backward_params(void *state, size_t batch, const void *x, const void *dy, void *dweight,
+                                    void *dbias) {
+    conv_call call = {.conv = state, .batch = batch, .in = {x, dy, NULL}, .out = {dweight, dbias}};
     LS_ACCESS(LS_READS(x, sizes_of(&call).x), LS_READS(dy, sizes_of(&call).y),
               LS_WRITES(dweight, sizes_of(&call).weight), LS_WRITES(dbias, sizes_of(&call).bias));
     return submit("conv backward params", run_backward_params, &call);
 }
 
 /* Waits for the stream first: its operations may still use the plans. */
-void ls_conv_close(ls_conv *conv) {
-    if (conv == NULL) {
-        return;
-    }
+static void direct_close(void *state) {
+    direct_conv *conv = state;
     (void)ls_cuda_check(cudaStreamSynchronize(conv->math->stream), "closing a convolution", __FILE__, __LINE__);
     direct_plans_free(&conv->plans);
     free(conv);
+}
+
+static const ls_layer_engine direct_engine = {direct_open, direct_forward, direct_backward_input,
+                                              direct_backward_params, direct_close};
+
+const ls_layer_engine *ls_platform_conv_engine(void) {
+    return &direct_engine;
+}
+
+const ls_layer_engine *ls_platform_linear_engine(void) {
+    return &direct_engine;
 }

@@ -1,4 +1,4 @@
-/* What conv.c and linear.c share: the math of a stream, and a convolution's plans. */
+/* What the files of this folder share: the math of a stream, and a convolution's plans. */
 #ifndef LS_GPU_VGPU_MATH_PLAN_H
 #define LS_GPU_VGPU_MATH_PLAN_H
 
@@ -8,6 +8,8 @@
 struct ls_math {
     cudaStream_t stream;
     const direct_isa *isa;
+    void *scratch; /* device memory of the im2col engine; NULL: none yet */
+    size_t scratch_bytes;
 };
 
 /* Plans of one convolution; the memory that they name belongs to them. */

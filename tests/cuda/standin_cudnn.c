@@ -1,71 +1,11 @@
-/* Stand-ins for what gpu/cuda calls of the CUDA runtime, cuDNN and cuBLAS: plain loops on the host, written from NVIDIA's
- * documentation. With them the suite of the layer math (tests/gpu/test_layer_math.c) checks on any machine that gpu/cuda says
- * to the libraries what it means: operands, layouts, leading dimensions, workspace, math mode. What they cannot show is how
- * the libraries themselves round. A call that the documentation forbids ends the test. */
-#include <cublas_v2.h>
+/* The stand-in for cuDNN, see standin.h: convolutions in loops. */
 #include <cudnn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
-#include "gpu/kernels/kernels.h"
+#include "tests/cuda/standin.h"
 
-#define REQUIRE(condition)                                                          \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: misuse: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
-
-/* The CUDA runtime: device memory is host memory, and everything has finished when a call returns. */
-
-ls_rc(ls_cuda_check)(cudaError_t status, const char *call, const char *file, int line) {
-    return status == cudaSuccess ? LS_OK : ls_fail(LS_DEVICE_FAILED, "%s:%d: %s: %d", file, line, call, (int)status);
-}
-
-cudaError_t(cudaMalloc)(void **memory, size_t bytes) {
-    *memory = malloc(bytes);
-    return *memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-
-cudaError_t cudaFree(void *memory) {
-    free(memory);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-    (void)kind;
-    memcpy(to, from, bytes);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream) {
-    (void)stream;
-    memset(memory, value, bytes);
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceSynchronize(void) {
-    return cudaSuccess;
-}
-
-/* With one lane the platform's layout is sample-major already. */
-cudaError_t ls_kernel_to_lanes(cudaStream_t stream, size_t element_size, size_t lanes, size_t batch, size_t features,
-                               const void *from, void *to) {
-    (void)stream;
-    REQUIRE(lanes == 1);
-    memcpy(to, from, element_size * batch * features);
-    return cudaSuccess;
-}
-
-cudaError_t ls_kernel_from_lanes(cudaStream_t stream, size_t element_size, size_t lanes, size_t batch, size_t features,
-                                 const void *from, void *to) {
-    return ls_kernel_to_lanes(stream, element_size, lanes, batch, features, from, to);
-}
-
-/* cuDNN. A handle is a byte; descriptors keep what they were told. */
+/* A handle is a byte; descriptors keep what they were told. */
 
 struct cudnnTensorStruct {
     cudnnDataType_t type;
@@ -180,11 +120,16 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnM
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The tensors of a convolution fit together, and nothing computes in TF32. */
+cudnnStatus_t cudnnGetConvolutionMathType(cudnnConvolutionDescriptor_t d, cudnnMathType_t *math) {
+    *math = d->math;
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* The tensors of a convolution fit together, and nothing computes in TF32 unless the test wants the fast mode. */
 static void require_shapes(const struct cudnnTensorStruct *x, const struct cudnnFilterStruct *w,
                            const struct cudnnConvolutionStruct *conv, const struct cudnnTensorStruct *y) {
     REQUIRE(x->type == w->type && w->type == y->type && conv->type == x->type);
-    REQUIRE(conv->math == CUDNN_FMA_MATH);
+    REQUIRE(standin.fast || conv->math == CUDNN_FMA_MATH);
     REQUIRE(x->n == y->n && x->c == w->c && y->c == w->k);
     REQUIRE(y->h == (x->h + 2 * conv->padding - w->h) / conv->stride + 1);
     REQUIRE(y->w == (x->w + 2 * conv->padding - w->w) / conv->stride + 1);
@@ -212,7 +157,7 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cons
     if (algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM && conv->stride > 1) {
         return CUDNN_STATUS_NOT_SUPPORTED; /* so that the other forward algorithm is taken now and then */
     }
-    REQUIRE(algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
+    REQUIRE(standin.fast || algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
             algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM);
     *bytes = workspace(x, 1);
     return CUDNN_STATUS_SUCCESS;
@@ -225,7 +170,10 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
                                                            cudnnConvolutionBwdDataAlgo_t algo, size_t *bytes) {
     (void)handle;
     require_shapes(dx, w, conv, dy);
-    REQUIRE(algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
+    REQUIRE(standin.fast || algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
+    if (!standin.fast && conv->padding >= w->h) {
+        return CUDNN_STATUS_NOT_SUPPORTED_SHAPE; /* a shape that cuDNN does not take at all */
+    }
     *bytes = workspace(dx, 2);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -237,7 +185,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
                                                              cudnnConvolutionBwdFilterAlgo_t algo, size_t *bytes) {
     (void)handle;
     require_shapes(x, dw, conv, dy);
-    REQUIRE(algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+    REQUIRE(standin.fast || algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
     *bytes = workspace(x, 3);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -360,7 +308,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
                                            void *space, size_t bytes, const void *beta,
                                            const cudnnTensorDescriptor_t dx_desc, void *dx) {
     (void)handle;
-    REQUIRE(algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
+    REQUIRE(standin.fast || algo == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1);
     require_shapes(dx_desc, w_desc, conv, dy_desc);
     require_scalars(dx_desc->type, alpha, 1, beta, 0);
     use_workspace(space, bytes, workspace(dx_desc, 2));
@@ -380,7 +328,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              cudnnConvolutionBwdFilterAlgo_t algo, void *space, size_t bytes,
                                              const void *beta, const cudnnFilterDescriptor_t dw_desc, void *dw) {
     (void)handle;
-    REQUIRE(algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
+    REQUIRE(standin.fast || algo == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1);
     require_shapes(x_desc, dw_desc, conv, dy_desc);
     require_scalars(x_desc->type, alpha, 1, beta, 0);
     use_workspace(space, bytes, workspace(x_desc, 3));
@@ -390,6 +338,56 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
     each_term(x_desc, dw_desc, conv, dy_desc, add_filter, &o);
     store(x_desc->type, o.sums, count, dw);
     release(&o);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* The lists of the three searches: what is first did not run. */
+#define FILL_LIST(list, returned, requested, failing, winner, winners_math) \
+    do {                                                                    \
+        REQUIRE((requested) >= 2);                                          \
+        memset(list, 0, 2 * sizeof *(list));                                \
+        (list)[0].algo = (failing);                                         \
+        (list)[0].status = CUDNN_STATUS_NOT_SUPPORTED;                      \
+        (list)[1].algo = (winner);                                          \
+        (list)[1].mathType = (winners_math);                                \
+        *(returned) = 2;                                                    \
+    } while (0)
+
+cudnnStatus_t cudnnFindConvolutionForwardAlgorithmEx(cudnnHandle_t handle, const cudnnTensorDescriptor_t x_desc,
+                                                     const void *x, const cudnnFilterDescriptor_t w_desc, const void *w,
+                                                     const cudnnConvolutionDescriptor_t conv,
+                                                     const cudnnTensorDescriptor_t y_desc, void *y, const int requested,
+                                                     int *returned, cudnnConvolutionFwdAlgoPerf_t *list, void *space,
+                                                     size_t bytes) {
+    (void)handle;
+    require_shapes(x_desc, w_desc, conv, y_desc);
+    REQUIRE(standin.fast && x != NULL && w != NULL && y != NULL && space != NULL && bytes > 0);
+    FILL_LIST(list, returned, requested, CUDNN_CONVOLUTION_FWD_ALGO_FFT, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+              CUDNN_TENSOR_OP_MATH);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardDataAlgorithmEx(
+    cudnnHandle_t handle, const cudnnFilterDescriptor_t w_desc, const void *w, const cudnnTensorDescriptor_t dy_desc,
+    const void *dy, const cudnnConvolutionDescriptor_t conv, const cudnnTensorDescriptor_t dx_desc, void *dx,
+    const int requested, int *returned, cudnnConvolutionBwdDataAlgoPerf_t *list, void *space, size_t bytes) {
+    (void)handle;
+    require_shapes(dx_desc, w_desc, conv, dy_desc);
+    REQUIRE(standin.fast && dx != NULL && w != NULL && dy != NULL && space != NULL && bytes > 0);
+    FILL_LIST(list, returned, requested, CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0,
+              CUDNN_DEFAULT_MATH);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t cudnnFindConvolutionBackwardFilterAlgorithmEx(
+    cudnnHandle_t handle, const cudnnTensorDescriptor_t x_desc, const void *x, const cudnnTensorDescriptor_t dy_desc,
+    const void *dy, const cudnnConvolutionDescriptor_t conv, const cudnnFilterDescriptor_t dw_desc, void *dw,
+    const int requested, int *returned, cudnnConvolutionBwdFilterAlgoPerf_t *list, void *space, size_t bytes) {
+    (void)handle;
+    require_shapes(x_desc, dw_desc, conv, dy_desc);
+    REQUIRE(standin.fast && x != NULL && dw != NULL && dy != NULL && space != NULL && bytes > 0);
+    FILL_LIST(list, returned, requested, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3,
+              CUDNN_FMA_MATH);
     return CUDNN_STATUS_SUCCESS;
 }
 
