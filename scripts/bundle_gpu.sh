@@ -114,7 +114,7 @@ carry_openmpi() {
   ln -s orterun "$stage/openmpi/${bin#"$prefix"/}/mpirun"
   # The one plug-in that may bring libraries of its own: how ranks find their mpirun.
   for plugin in "$plugins"/mca_pmix_*.so; do
-    if needs "$plugin" | grep -q libpmix; then
+    if [[ $(needs "$plugin") == *libpmix* ]]; then
       carry_libraries "$plugin"
       pmix=$(dirname "$(readlink -f "$(LC_ALL=C ldd "$plugin" | awk '$1 ~ /^libpmix/ { print $3 }')")")/pmix
     fi

@@ -119,7 +119,7 @@ step_verify-ddp() {
 }
 
 has_graph() {
-  "$program" train --help | grep -q -- '--graph'
+  [[ $("$program" train --help) == *--graph* ]]
 }
 
 step_verify-graph() {
