@@ -8,6 +8,7 @@
 #include "bench/flags.h"
 #include "bench/results.h"
 #include "bench/selftest.h"
+#include "impls/devices.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
 #include "impls/run_dir.h"
@@ -46,10 +47,27 @@ static ls_rc find_program(ls_selftest *test) {
     return LS_OK;
 }
 
-static bool mpi_available(void) {
+/* The implementations that run here. With shared devices those that cannot share are left out where they are too many. */
+static ls_rc find_impls(ls_selftest *test) {
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } names[] = {{"single", LS_MUTANT_SINGLE}, {"dp", LS_MUTANT_DP}, {"ddp", LS_MUTANT_DDP}, {"mpi", LS_MUTANT_MPI}};
+    ls_run run = {.devices = test->quick ? 2 : 4, .share_devices = test->share};
     char why[256] = "";
-    const ls_impl *mpi = ls_impl_find("mpi");
-    return mpi != NULL && mpi->available(why, sizeof why);
+    size_t present = 0;
+    LS_TRY(ls_platform_device_count(&present));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const ls_impl *impl = ls_impl_find(names[i].name);
+        bool runs = impl != NULL && (impl->available == NULL || impl->available(why, sizeof why));
+        bool fits = runs && ((impl->capabilities & LS_CAP_MULTI_DEVICE) == 0 || !test->share ||
+                             ls_devices_suffice(&run, impl, present, why, sizeof why));
+        test->impls |= fits ? names[i].bit : 0;
+        if (runs && !fits) {
+            printf("Without %s: %s\n", names[i].name, why);
+        }
+    }
+    return LS_OK;
 }
 
 ls_rc ls_selftest_row(const ls_selftest *test, json_t *fields) {
@@ -102,6 +120,7 @@ ls_rc ls_command_selftest(int argc, char **argv) {
         {"--list", NULL, LS_FLAG_SWITCH, &list, 0, 0, "list the mutants, run nothing"},
         {"--only", "NAME", LS_FLAG_TEXT, &only, 0, 0, "this mutant only, without the generated ones"},
         {"--quick", NULL, LS_FLAG_SWITCH, &test.quick, 0, 0, "one implementation and device count a mutant"},
+        {"--share-devices", NULL, LS_FLAG_SWITCH, &test.share, 0, 0, "several devices of a case on one of the host"},
         {"--json", "FILE", LS_FLAG_TEXT, &test.json, 0, 0, "append a row for each case"},
         {0}};
     ls_flag_words words;
@@ -117,7 +136,7 @@ ls_rc ls_command_selftest(int argc, char **argv) {
     LS_TRY(only != NULL ? check_name(only) : LS_OK);
     LS_TRY(find_program(&test));
     LS_TRY(test.json != NULL ? ls_results_check(test.json) : LS_OK);
-    test.mpi = mpi_available();
+    LS_TRY(find_impls(&test));
     ls_outcome folder = {0};
     LS_TRY(ls_run_dir_make(test.program, &folder));
     (void)snprintf(test.folder, sizeof test.folder, "%s", folder.run_dir);

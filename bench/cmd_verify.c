@@ -256,7 +256,9 @@ ls_rc ls_command_verify(int argc, char **argv) {
     }
     size_t devices = 0;
     LS_TRY(ls_platform_device_count(&devices));
-    ls_options_fit_devices(&options, devices);
+    if (!options.run.share_devices) {
+        ls_options_fit_devices(&options, devices);
+    }
     if (options.random_count > 0 || options.determinism) {
         char program[LS_PATH_SIZE];
         LS_TRY(check_mode(argc, argv, &options));

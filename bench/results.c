@@ -41,9 +41,18 @@ static json_t *environment(void) {
         snprintf(os, sizeof os, "%.60s %.60s %.60s", system.sysname, system.release, system.machine);
     }
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s}", "cpu", cpu, "cores", (json_int_t)cores, "memory_bytes",
-                     (json_int_t)pages * (json_int_t)page, "os", os, "lockstep", LOCKSTEP_VERSION, "math",
-                     ls_math_description());
+    int runtime = 0, nccl = 0; /* major * 1000 + minor * 10; major * 10000 + minor * 100 + patch */
+    (void)cudaRuntimeGetVersion(&runtime);
+    (void)ncclGetVersion(&nccl);
+    char versions[2][32];
+    (void)snprintf(versions[0], sizeof versions[0], "%d.%d", runtime / 1000, runtime % 1000 / 10);
+    (void)snprintf(versions[1], sizeof versions[1], "%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100);
+    /* NCCL chooses an algorithm for each call, unless these say which */
+    const char *algorithm = getenv("NCCL_ALGO"), *protocol = getenv("NCCL_PROTO");
+    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s?, s:s?}", "cpu", cpu, "cores", (json_int_t)cores,
+                     "memory_bytes", (json_int_t)pages * (json_int_t)page, "os", os, "lockstep", LOCKSTEP_VERSION,
+                     "math", ls_math_description(), "cuda_runtime", versions[0], "nccl", versions[1], "nccl_algo",
+                     algorithm, "nccl_proto", protocol);
 }
 
 static void set_time(json_t *row) {
@@ -68,7 +77,11 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     if (ls_platform_describe(device, sizeof device) != LS_OK) {
         return NULL;
     }
-    size_t cores = ls_platform_shared_cores();
+    size_t cores = ls_platform_shared_cores(), present = 0;
+    if (ls_platform_device_count(&present) != LS_OK) {
+        return NULL;
+    }
+    bool crowded = (cores > 0 && run->devices > cores) || (run->share_devices && run->devices > present);
     json_t *row = json_pack(
         "{s:i, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:o, s:b, s:n, s:s, s:s, s:s, s:n, s:b}",
         "schema", 1, "kind", kind, "impl", run->impl, "ranks",
@@ -77,8 +90,7 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
         (json_int_t)local, "global_batch", (json_int_t)global, "model", run->model, "data", run->data, "dtype",
         ls_dtype_name(run->dtype), "math", ls_math_mode_name(run->math), "bucket_bytes",
         buckets ? json_integer((json_int_t)run->bucket_bytes) : json_null(), "graph", run->graph, "scaling", "platform",
-        ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed",
-        cores > 0 && run->devices > cores);
+        ls_platform_name(), "device", device, "clock", "real", "link", "oversubscribed", crowded);
     if (row == NULL) {
         return NULL;
     }

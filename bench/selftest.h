@@ -14,7 +14,8 @@ typedef struct ls_selftest {
     char folder[LS_PATH_SIZE];  /* private, for what the verifications leave; removed at the end */
     bool quick;                 /* one implementation and one device count a fault */
     const char *json;           /* NULL: none */
-    bool mpi;                   /* mpirun is here */
+    unsigned impls;             /* LS_MUTANT_* that run here: mpi with mpirun, all on as many devices as are tried */
+    bool share;                 /* several devices of a run may lie on one of the host (--share-devices) */
 } ls_selftest;
 
 /* One `lockstep-mutants verify`, or train, and what it said. */

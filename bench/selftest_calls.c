@@ -196,7 +196,7 @@ ls_rc ls_selftest_calls(const ls_selftest *test, ls_selftest_sum *sum) {
     LS_TRY(probe(test, &has_check));
     for (size_t i = 0; i < sizeof impls / sizeof impls[0]; i++) {
         bool slow = impls[i].impl == LS_MUTANT_MPI;
-        if (slow && (!test->mpi || test->quick)) {
+        if ((test->impls & impls[i].impl) == 0 || (slow && test->quick)) {
             continue;
         }
         family *f = ls_calloc(1, sizeof *f, "the calls of an implementation");

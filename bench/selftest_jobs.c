@@ -42,7 +42,7 @@ static const struct {
 enum { IMPLS = sizeof impl_names / sizeof impl_names[0] };
 
 unsigned ls_selftest_impls(const ls_selftest *test, unsigned impls) {
-    impls &= test->mpi ? ~0U : ~(unsigned)LS_MUTANT_MPI;
+    impls &= test->impls;
     for (size_t i = 0; test->quick && i < IMPLS; i++) {
         if ((impls & impl_names[i].bit) != 0) {
             return impl_names[i].bit;
@@ -76,6 +76,9 @@ static void make_words(const ls_selftest *test, const ls_selftest_job *job, size
     add(w, "--model");
     add(w, job->model);
     add_all(w, options);
+    if (test->share) {
+        add(w, "--share-devices");
+    }
     if (!job->train) {
         add(w, "--json");
         add(w, w->file);

@@ -32,9 +32,12 @@ static const struct {
 
 static const struct {
     const char *impl;
+    unsigned bit;
     ls_rank_kind ranks;
-} settings[] = {
-    {"ddp", LS_RANKS_THREADS}, {"dp", LS_RANKS_PROCESSES}, {"ddp", LS_RANKS_PROCESSES}, {"mpi", LS_RANKS_PROCESSES}};
+} settings[] = {{"ddp", LS_MUTANT_DDP, LS_RANKS_THREADS},
+                {"dp", LS_MUTANT_DP, LS_RANKS_PROCESSES},
+                {"ddp", LS_MUTANT_DDP, LS_RANKS_PROCESSES},
+                {"mpi", LS_MUTANT_MPI, LS_RANKS_PROCESSES}};
 
 enum { KINDS = sizeof kinds / sizeof kinds[0], SETTINGS = sizeof settings / sizeof settings[0], QUICK_SETTINGS = 2 };
 
@@ -59,6 +62,7 @@ static ls_rc make_run(terms *t, size_t devices) {
     (void)snprintf(run->data, sizeof run->data, "%s", samples);
     run->ranks = settings[t->setting].ranks;
     run->devices = devices;
+    run->share_devices = t->test->share;
     run->dtype = LS_FLOAT32;
     run->batch = BATCH;
     run->bucket_bytes = BUCKET_BYTES;
@@ -216,7 +220,7 @@ ls_rc ls_selftest_terms(const ls_selftest *test, ls_selftest_sum *sum) {
     for (size_t kind = 0; kind < KINDS; kind++) {
         for (size_t setting = 0; setting < (test->quick ? (size_t)QUICK_SETTINGS : (size_t)SETTINGS); setting++) {
             for (size_t devices = 2; devices <= (test->quick ? 2U : 4U) && rc == LS_OK; devices += 2) {
-                if (test->mpi || strcmp(settings[setting].impl, "mpi") != 0) {
+                if ((test->impls & settings[setting].bit) != 0) {
                     rc = run_one(test, kind, setting, devices, &data, sum);
                 }
             }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "impls/devices.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
 #include "impls/rank.h"
@@ -108,6 +109,11 @@ static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const l
     ls_verify_point point = {.run = *run, .asked = true};
     bool runs = has_kind(impl, run->ranks, point.skip, sizeof point.skip) &&
                 (!ls_exact_is(run) || ls_exact_possible(run, impl, point.skip, sizeof point.skip));
+    if (runs && options->impl_all && run->share_devices) {
+        size_t present = 0;
+        LS_TRY(ls_platform_device_count(&present));
+        runs = ls_devices_suffice(run, impl, present, point.skip, sizeof point.skip);
+    }
     if (runs && options->impl_all && run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
         snprintf(point.skip, sizeof point.skip, "a CUDA graph cannot capture the steps of %s", impl->name);
         runs = false;

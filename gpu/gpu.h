@@ -29,6 +29,10 @@
 ls_rc ls_cuda_check(cudaError_t status, const char *call, const char *file, int line);
 ls_rc ls_nccl_check(ncclResult_t status, const char *call, const char *file, int line);
 
+/* How much is asked for is noted, so that the line of a failure says it. */
+#define cudaMalloc(pointer, bytes)     ((cudaMalloc)((void **)(pointer), ls_error_note_bytes(bytes)))
+#define cudaMallocHost(pointer, bytes) ((cudaMallocHost)((void **)(pointer), ls_error_note_bytes(bytes)))
+
 /* Both note the place of the call before it is made, and LS_AT(call) does for calls that are checked elsewhere: a virtual
  * GPU names it when it finds a race (docs/races.md). On cuda nothing is noted. */
 #ifndef LS_NOTE_PLACE

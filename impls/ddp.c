@@ -10,6 +10,7 @@
 
 #include "gpu/kernels/kernels.h"
 #include "impls/buckets.h"
+#include "impls/ddp_comm.h"
 #include "impls/ddp_fingerprint.h"
 #include "impls/ddp_overlap.h"
 #include "impls/ddp_watch.h"
@@ -77,7 +78,7 @@ static ls_rc open_communicator(ddp *d, const ls_run *run) {
     ncclUniqueId id = {{0}};
     ncclComm_t comm = NULL;
     LS_TRY(share_id(d, run, &id));
-    LS_NCCL(ncclCommInitRank(&comm, (int)d->rank.world, id, (int)d->rank.rank));
+    LS_TRY(ls_ddp_comm_open(&d->rank, id, &comm));
     return ls_ddp_watch_open(&d->watch, comm, (int)d->rank.rank, d->rank.device, d->rank.timeout);
 }
 
@@ -91,7 +92,8 @@ static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
     }
     void *params = ls_replica_params(d->replica);
     LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc = ls_nccl_check(
+    ls_rc rc = ls_ddp_watch_check(
+        &d->watch,
         ncclBroadcast(params, params, d->model->param_count, ls_dtype_nccl(d->dtype), 0, d->watch.comm, d->compute),
         "ncclBroadcast", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
@@ -192,8 +194,9 @@ static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads) {
         type = ncclInt32;
     }
     LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc = ls_nccl_check(ncclAllReduce(grads, grads, count, type, ncclSum, d->watch.comm, d->communication),
-                             "ncclAllReduce", __FILE__, __LINE__);
+    ls_rc rc = ls_ddp_watch_check(&d->watch,
+                                  ncclAllReduce(grads, grads, count, type, ncclSum, d->watch.comm, d->communication),
+                                  "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     return rc;
 }
@@ -291,11 +294,13 @@ static ls_rc broadcast_buffers(void *self) {
     void *values = ls_replica_buffers(d->replica);
     int64_t *tracked = ls_replica_tracked(d->replica);
     LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc = ls_nccl_check(
+    ls_rc rc = ls_ddp_watch_check(
+        &d->watch,
         ncclBroadcast(values, values, d->model->buffer_count, ls_dtype_nccl(d->dtype), 0, d->watch.comm, d->compute),
         "ncclBroadcast", __FILE__, __LINE__);
     if (rc == LS_OK) {
-        rc = ls_nccl_check(
+        rc = ls_ddp_watch_check(
+            &d->watch,
             ncclBroadcast(tracked, tracked, d->model->tracked_count, ncclInt64, 0, d->watch.comm, d->compute),
             "ncclBroadcast", __FILE__, __LINE__);
     }
@@ -385,9 +390,9 @@ static ls_rc sum_on_device(ddp *d, double *values, size_t count) {
     }
     LS_CUDA(cudaMemcpyAsync(d->sums, values, count * sizeof *values, cudaMemcpyHostToDevice, d->communication));
     LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc =
-        ls_nccl_check(ncclAllReduce(d->sums, d->sums, count, ncclFloat64, ncclSum, d->watch.comm, d->communication),
-                      "ncclAllReduce", __FILE__, __LINE__);
+    ls_rc rc = ls_ddp_watch_check(
+        &d->watch, ncclAllReduce(d->sums, d->sums, count, ncclFloat64, ncclSum, d->watch.comm, d->communication),
+        "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     LS_TRY(rc);
     LS_TRY(ls_protocol_allreduce(&d->protocol, LS_FLOAT64, count));

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "impls/ddp_comm.h"
+
 /* How long a failure may go unnoticed by the thread, in seconds; short against any time limit, rare enough to cost nothing. */
 static const double watch_interval = 0.1;
 
@@ -146,7 +148,7 @@ void ls_ddp_watch_close(ls_ddp_watch *watch, bool abort) {
     (void)pthread_mutex_unlock(&watch->mutex);
     (void)pthread_join(watch->thread, NULL);
     if (watch->comm != NULL) {
-        (void)ncclCommDestroy(watch->comm);
+        ls_ddp_comm_close(watch->comm, watch->timeout);
     }
     (void)cudaEventDestroy(watch->progress);
     (void)pthread_cond_destroy(&watch->changed);
@@ -161,6 +163,15 @@ ls_rc ls_ddp_watch_begin(ls_ddp_watch *watch) {
         return LS_DEVICE_FAILED;
     }
     return LS_OK;
+}
+
+ls_rc(ls_ddp_watch_check)(ls_ddp_watch *watch, ncclResult_t status, const char *call, const char *file, int line) {
+    status = ls_ddp_comm_settle(watch->comm, status, watch->timeout);
+    if (status == ncclInProgress) {
+        return ls_fail(LS_DEVICE_FAILED, "%s:%d: %s has not been started within %g s", file, line, call,
+                       watch->timeout);
+    }
+    return ls_nccl_check(status, call, file, line);
 }
 
 void ls_ddp_watch_end(ls_ddp_watch *watch) {

@@ -37,6 +37,11 @@ void ls_ddp_watch_close(ls_ddp_watch *watch, bool abort);
 ls_rc ls_ddp_watch_begin(ls_ddp_watch *watch);
 void ls_ddp_watch_end(ls_ddp_watch *watch);
 
+/* The check of an NCCL call made between them, once what it does behind the scenes has ended: a line and LS_DEVICE_FAILED. */
+ls_rc ls_ddp_watch_check(ls_ddp_watch *watch, ncclResult_t status, const char *call, const char *file, int line);
+#define ls_ddp_watch_check(watch, status, call, file, line) \
+    (LS_NOTE_PLACE(file, line), (ls_ddp_watch_check)(watch, status, call, file, line))
+
 /* After collectives were enqueued on stream: records their progress and starts the clock. */
 ls_rc ls_ddp_watch_enqueued(ls_ddp_watch *watch, cudaStream_t stream);
 

@@ -16,6 +16,7 @@
 #include "gpu/kernels/kernels.h"
 #include "gpu/layer_math.h"
 #include "impls/chunk.h"
+#include "impls/devices.h"
 #include "impls/mutant_terms.h"
 #include "impls/setup.h"
 #include "impls/step_graph.h"
@@ -75,6 +76,9 @@ static void *row(const dp *d, void *rows, size_t sample) {
 /* Lets two devices copy directly where the hardware can; copies go through the host otherwise. */
 static ls_rc enable_peer(int from, int to) {
     int possible = 0;
+    if (from == to) {
+        return LS_OK; /* shared: a copy on one device */
+    }
     LS_CUDA(cudaDeviceCanAccessPeer(&possible, from, to));
     if (!possible) {
         return LS_OK;
@@ -130,7 +134,9 @@ static ls_rc open_all(dp *d, const ls_run *run, const ls_rank *rank, const ls_mo
     d->device_count = run->devices;
     size_t chunk = ls_chunk_size(max_batch, run->devices);
     for (size_t i = 0; i < run->devices; i++) {
-        LS_TRY(open_device(d, run, model, chunk, i, rank->device + (int)i));
+        int id = 0;
+        LS_TRY(ls_devices_place(run, (size_t)rank->device + i, &id));
+        LS_TRY(open_device(d, run, model, chunk, i, id));
     }
     return open_first(d, run, max_batch);
 }
@@ -456,7 +462,7 @@ static void dp_counters(void *self, ls_counters *out) {
 const ls_impl ls_impl_dp = {
     .name = "dp",
     .summary = "DataParallel: one process drives all devices, one loss over the gathered outputs",
-    .capabilities = LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH,
+    .capabilities = LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH | LS_CAP_SHARED_DEVICES,
     .reduction = LS_REDUCTION_SUM,
     .ranks = dp_ranks,
     .open = dp_open,

@@ -32,6 +32,7 @@ enum {
     LS_CAP_BUCKETS = 1u << 3,        /* obeys bucket_bytes */
     LS_CAP_MULTI_DEVICE = 1u << 4,   /* more than one device */
     LS_CAP_GRAPH = 1u << 5,          /* a step can be captured in a CUDA graph */
+    LS_CAP_SHARED_DEVICES = 1u << 6, /* several of its devices may lie on one of the host (--share-devices) */
 };
 
 /* What an implementation did to communicate, counted by itself since open. */

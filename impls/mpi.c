@@ -353,7 +353,7 @@ static ls_protocol *mpi_protocol(void *self) {
 const ls_impl ls_impl_mpi = {
     .name = "mpi",
     .summary = "one process a device under mpirun, MPI_Allreduce of buckets in host memory",
-    .capabilities = LS_CAP_MPIRUN | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE,
+    .capabilities = LS_CAP_MPIRUN | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE | LS_CAP_SHARED_DEVICES,
     .reduction = LS_REDUCTION_MEAN,
     .available = mpi_available,
     .ranks = mpi_ranks,

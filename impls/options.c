@@ -20,6 +20,8 @@ const ls_option ls_option_table[] = {
      ls_option_format_text, RUN(impl), 0, 0},
     {"--devices", "N,...", EVALUATED, "device counts", ls_option_parse_devices, ls_option_format_size, RUN(devices), 1,
      1024},
+    {"--share-devices", NULL, TRAINING | LS_COMMAND_VERIFY, "dp, mpi: several devices of a run on one of the host",
+     ls_option_parse_flag, ls_option_format_flag, RUN(share_devices), 0, 0},
     {"--ranks", "processes|threads", EVALUATED, "what a rank of ddp is; verify and sweep take both as a list",
      ls_option_parse_ranks, ls_option_format_ranks, 0, 0, 0},
     {"--model", "NAME|SPEC|FILE,...|all", EVALUATED, "networks: seed-cnn, seed-conv, a spec or its file",

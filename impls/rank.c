@@ -64,7 +64,7 @@ static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here
     LS_TRY(ls_run_batches(run, &local, &data->global_batch));
     data->batch = place->world == 1 ? data->global_batch : local;
     LS_TRY(ls_platform_device_count(&present));
-    if ((size_t)place->device + devices_here > present) {
+    if (!run->share_devices && (size_t)place->device + devices_here > present) {
         return ls_fail(LS_BAD_INPUT, "device %zu is needed, the host has %zu; use fewer devices",
                        (size_t)place->device + devices_here - 1, present);
     }

@@ -31,10 +31,9 @@ static ls_rc open_files(ls_rank_capture *capture) {
     const ls_rank_task *task = capture->task;
     char path[LS_PATH_SIZE + 48];
     for (size_t i = 0; i < capture->replicas; i++) {
-        size_t replicas;
-        ls_replica *replica = task->data->impl->replica(task->self, i, &replicas);
-        /* dp's devices are its replicas; a rank's device is named by the rank, which is unique over hosts and processes */
-        size_t device = capture->replicas > 1 ? (size_t)ls_replica_device(replica) : task->rank.rank;
+        /* dp's devices are its replicas, in order; a rank's device is named by the rank, which is unique over hosts and
+         * processes */
+        size_t device = capture->replicas > 1 ? i : task->rank.rank;
         ls_capture_path_local(task->data->folder, device, path, sizeof path);
         LS_TRY(open_file(path, &capture->local[i]));
     }

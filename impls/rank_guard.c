@@ -1,4 +1,5 @@
 #include "impls/rank_guard.h"
+#include "impls/pidfd.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -6,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,13 +32,13 @@ static void end_process(uint32_t pid, int grace_ms) {
     if (pid == 0) {
         return;
     }
-    int fd = pidfd_open((pid_t)pid, 0);
+    int fd = ls_pidfd_open((pid_t)pid);
     if (fd < 0) {
         return; /* gone */
     }
     struct pollfd wait = {.fd = fd, .events = POLLIN};
     if (poll(&wait, 1, grace_ms) == 0) {
-        pidfd_send_signal(fd, SIGKILL, NULL, 0);
+        ls_pidfd_send_signal(fd, SIGKILL);
         poll(&wait, 1, 5000);
     }
     close(fd);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "impls/devices.h"
 #include "impls/rank.h"
 #include "impls/rank_internal.h"
 
@@ -98,8 +99,7 @@ ls_rc ls_rank_place(const ls_run *run, const ls_impl *impl, ls_rank *out) {
     } else if ((impl->capabilities & LS_CAP_RANK_PROCESSES) != 0 && !threads) {
         LS_TRY(place_process(run, out));
     }
-    out->device = (int)out->local_rank;
-    return LS_OK;
+    return ls_devices_place(run, out->local_rank, &out->device);
 }
 
 bool ls_rank_started_outside(const ls_run *run) {

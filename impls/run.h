@@ -20,6 +20,7 @@ typedef enum ls_rank_kind { LS_RANKS_PROCESSES = 0, LS_RANKS_THREADS = 1 } ls_ra
 typedef struct ls_run {
     char impl[16];
     size_t devices;
+    bool share_devices;             /* several devices of the run may lie on one of the host (impls/devices.h) */
     ls_rank_kind ranks;             /* ddp only */
     char model[LS_MODEL_TEXT_SIZE]; /* a name of the zoo, or the spec of a network (reference/spec.h) in one line */
     char model_file[LS_PATH_SIZE];  /* the file that the spec came from, for error lines; empty: none */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "impls/devices.h"
 #include "impls/launch.h"
 #include "impls/rank.h"
 #include "impls/rank_restore.h"
@@ -33,16 +34,6 @@ static ls_rc check_impl(const ls_run *run) {
     }
     if (impl->available != NULL && !impl->available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);
-    }
-    return LS_OK;
-}
-
-static ls_rc check_devices(const ls_run *run) {
-    size_t present = 0;
-    LS_TRY(ls_platform_device_count(&present));
-    if (run->devices > present && !ls_rank_started_outside(run)) {
-        return ls_fail(LS_BAD_INPUT, "--devices: expected at most %zu, the devices present, found %zu", present,
-                       run->devices);
     }
     return LS_OK;
 }
@@ -83,7 +74,7 @@ ls_rc ls_run_check(const ls_run *run) {
     LS_TRY(check_impl(run));
     LS_TRY(ls_run_model(run, &model, &normalize));
     LS_TRY(ls_run_batches(run, &local, &global));
-    LS_TRY(check_devices(run));
+    LS_TRY(ls_devices_check(run));
     LS_TRY(check_data(run, &model));
     LS_TRY(ls_restore_check(run));
     return run->json[0] != '\0' && strcmp(run->json, "-") != 0 ? check_output("--json", run->json) : LS_OK;

@@ -1,4 +1,5 @@
 #include "impls/spawn.h"
+#include "impls/pidfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,7 +129,7 @@ ls_rc ls_spawn(char *const *argv, const ls_environment *environment, const ls_sp
         child->pid = 0;
         return ls_fail(LS_DEVICE_FAILED, "cannot start %s: %s", argv[0], strerror(error));
     }
-    child->pidfd = pidfd_open(child->pid, 0);
+    child->pidfd = ls_pidfd_open(child->pid);
     if (child->pidfd < 0) {
         error = errno;
         kill(child->pid, SIGKILL);

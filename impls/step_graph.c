@@ -57,8 +57,8 @@ static ls_rc capture(ls_step_graph *graph, const ls_step_parts *parts, cudaGraph
     graph->capturing = true;
     ls_rc rc = parts->run(parts->self);
     graph->capturing = false;
-    cudaError_t ended =
-        cudaStreamEndCapture(parts->stream, out); /* also after a failure, whose line has been printed */
+    /* Ended after a failure, too, whose line has been printed. */
+    cudaError_t ended = cudaStreamEndCapture(parts->stream, out);
     return rc != LS_OK ? rc : ls_cuda_check(ended, "cudaStreamEndCapture", __FILE__, __LINE__);
 }
 

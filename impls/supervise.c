@@ -1,11 +1,11 @@
 #include "impls/supervise.h"
+#include "impls/pidfd.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/pidfd.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -38,7 +38,7 @@ static void find_rank_fds(ls_watch *watch) {
     for (size_t r = 0; watch->mpirun && r < watch->page->ranks; r++) {
         uint32_t pid = atomic_load(&watch->page->rank[r].pid);
         if (watch->rank_fds[r] < 0 && pid != 0) {
-            watch->rank_fds[r] = pidfd_open((pid_t)pid, 0);
+            watch->rank_fds[r] = ls_pidfd_open((pid_t)pid);
         }
     }
 }
@@ -86,7 +86,7 @@ static void signal_all(ls_watch *watch, int number) {
     }
     for (size_t r = 0; watch->mpirun && r < watch->page->ranks; r++) {
         if (watch->rank_fds[r] >= 0) {
-            (void)pidfd_send_signal(watch->rank_fds[r], number, NULL, 0); /* gone already: as wanted */
+            (void)ls_pidfd_send_signal(watch->rank_fds[r], number); /* gone already: as wanted */
         }
     }
 }
@@ -96,7 +96,7 @@ static void wait_rank_fds(ls_watch *watch) {
     for (size_t r = 0; watch->mpirun && r < watch->page->ranks; r++) {
         if (watch->rank_fds[r] >= 0) {
             struct pollfd wait = {.fd = watch->rank_fds[r], .events = POLLIN};
-            (void)pidfd_send_signal(watch->rank_fds[r], SIGKILL, NULL, 0);
+            (void)ls_pidfd_send_signal(watch->rank_fds[r], SIGKILL);
             (void)poll(&wait, 1, terminate_ms);
             close(watch->rank_fds[r]);
             watch->rank_fds[r] = -1;
@@ -107,7 +107,7 @@ static void wait_rank_fds(ls_watch *watch) {
 void ls_watch_end(ls_watch *watch, int stopped) {
     find_rank_fds(watch);
     if (stopped >= 0 && watch->mpirun && watch->rank_fds[stopped] >= 0) {
-        (void)pidfd_send_signal(watch->rank_fds[stopped], SIGKILL, NULL, 0);
+        (void)ls_pidfd_send_signal(watch->rank_fds[stopped], SIGKILL);
     } else if (stopped >= 0 && !watch->mpirun) {
         ls_child_signal(&watch->children[watch->count == 1 ? 0 : stopped], SIGKILL);
     }

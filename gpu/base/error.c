@@ -15,6 +15,17 @@ void ls_error_set_rank(int rank, int device) {
     context_device = device;
 }
 
+static _Thread_local size_t asked_bytes = 0;
+
+size_t ls_error_note_bytes(size_t bytes) {
+    asked_bytes = bytes;
+    return bytes;
+}
+
+size_t ls_error_asked_bytes(void) {
+    return asked_bytes;
+}
+
 /* One write per line, so that the lines of several ranks never mix. */
 static void print_line(const char *format, va_list arguments) {
     char line[2048];

@@ -36,6 +36,11 @@ void ls_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Names the rank and device of the calling thread in its later messages; rank -1 removes the name. */
 void ls_error_set_rank(int rank, int device);
 
+/* Notes how much memory the calling thread asks for, and returns it; ls_error_asked_bytes: the last amount, for the line of a
+ * failure. */
+size_t ls_error_note_bytes(size_t bytes);
+size_t ls_error_asked_bytes(void);
+
 /* calloc that prints what could not be allocated and returns NULL. The caller frees with free(). count*size is
  * checked for overflow; a zero count gives a valid pointer. */
 void *ls_calloc(size_t count, size_t size, const char *what);

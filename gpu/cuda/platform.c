@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/cuda/versions.h"
 #include "gpu/gpu.h"
 
 const char *ls_platform_name(void) {
@@ -14,21 +15,53 @@ size_t ls_platform_shared_cores(void) {
     return 0; /* every device computes on its own hardware */
 }
 
+/* What CUDA_VISIBLE_DEVICES does when it is set and no device is left. */
+static ls_rc fail_hidden(const char *visible) {
+    return ls_fail(
+        LS_DEVICE_FAILED,
+        "no GPU: cudaGetDeviceCount finds none with CUDA_VISIBLE_DEVICES='%.128s': expected numbers or UUIDs of "
+        "GPUs that nvidia-smi -L lists; set it so, unset it, or build for virtual ones: cmake --preset vgpu",
+        visible);
+}
+
+/* 35 is what the runtime says without any driver, too. */
+static ls_rc fail_driver(void) {
+    int driver = 0, runtime = 0; /* major*1000 + minor*10; 0: none */
+    (void)cudaDriverGetVersion(&driver);
+    (void)cudaRuntimeGetVersion(&runtime);
+    if (driver == 0) {
+        return ls_fail(
+            LS_DEVICE_FAILED,
+            "no usable GPU: cudaGetDeviceCount finds no NVIDIA driver (CUDA error 35); install it (nvidia-smi "
+            "shows it), in a container pass it in (--gpus all), or build for virtual GPUs: cmake --preset vgpu");
+    }
+    return ls_fail(
+        LS_DEVICE_FAILED,
+        "no usable GPU: the driver is too old (cudaGetDeviceCount, CUDA error 35): it is for CUDA %d.%d, this "
+        "program's runtime is %d.%d; update the driver, or build with CUDA Toolkit %d",
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, driver / 1000);
+}
+
 ls_rc ls_platform_device_count(size_t *count) {
     *count = 0;
+    LS_TRY(ls_versions_check());
     int found = 0; /* stays unset when there is no driver */
     cudaError_t status = cudaGetDeviceCount(&found);
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (status == cudaErrorInsufficientDriver) {
+        return fail_driver();
+    }
+    if (status == cudaErrorNoDevice || (status == cudaSuccess && found <= 0)) {
+        return visible != NULL
+                   ? fail_hidden(visible)
+                   : ls_fail(LS_DEVICE_FAILED, "no GPU: cudaGetDeviceCount finds none; check nvidia-smi, or build for "
+                                               "virtual ones: cmake --preset vgpu");
+    }
     if (status != cudaSuccess) {
         return ls_fail(LS_DEVICE_FAILED,
-                       "no usable GPU: cudaGetDeviceCount: %s (CUDA error %d); this program was built for real GPUs: "
-                       "check nvidia-smi and CUDA_VISIBLE_DEVICES, or build for virtual ones: cmake --preset vgpu",
-                       cudaGetErrorString(status), (int)status);
-    }
-    if (found <= 0) {
-        return ls_fail(LS_DEVICE_FAILED,
-                       "no GPU: cudaGetDeviceCount found %d devices, expected at least 1; check nvidia-smi and "
+                       "no usable GPU: cudaGetDeviceCount: %s (CUDA error %d); check nvidia-smi and "
                        "CUDA_VISIBLE_DEVICES, or build for virtual ones: cmake --preset vgpu",
-                       found);
+                       cudaGetErrorString(status), (int)status);
     }
     *count = (size_t)found;
     return LS_OK;

@@ -44,7 +44,7 @@ bool nccl_comm_valid(const struct ncclComm *comm) {
 static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
 static ncclComm_t free_comms;
 
-static ncclComm_t comm_take(void) {
+ncclComm_t nccl_comm_take(void) {
     pthread_mutex_lock(&free_lock);
     ncclComm_t comm = free_comms;
     if (comm != NULL) {
@@ -61,14 +61,14 @@ static ncclComm_t comm_take(void) {
     return comm;
 }
 
-/* Takes over one reference of clique, also on failure. */
-static ncclResult_t comm_new(nccl_clique *clique, int rank, unsigned long long timeout_ns, ncclComm_t *out) {
-    ncclComm_t comm = comm_take();
-    if (comm == NULL) {
-        nccl_clique_release(clique);
-        return nccl_fail(ncclSystemError, "out of memory for a communicator");
-    }
-    pthread_mutex_lock(&comm->lock);
+void nccl_comm_put(ncclComm_t comm) {
+    pthread_mutex_lock(&free_lock);
+    comm->next = free_comms;
+    free_comms = comm;
+    pthread_mutex_unlock(&free_lock);
+}
+
+void nccl_comm_fill(ncclComm_t comm, nccl_clique *clique, int rank, unsigned long long timeout_ns) {
     comm->clique = clique;
     comm->rank = rank;
     comm->ranks = clique->ranks;
@@ -81,6 +81,17 @@ static ncclResult_t comm_new(nccl_clique *clique, int rank, unsigned long long t
     atomic_store(&comm->async_error, (int)ncclSuccess);
     atomic_store(&comm->aborted, false);
     atomic_store(&comm->magic, COMM_MAGIC);
+}
+
+/* Takes over one reference of clique, also on failure. */
+static ncclResult_t comm_new(nccl_clique *clique, int rank, unsigned long long timeout_ns, ncclComm_t *out) {
+    ncclComm_t comm = nccl_comm_take();
+    if (comm == NULL) {
+        nccl_clique_release(clique);
+        return nccl_fail(ncclSystemError, "out of memory for a communicator");
+    }
+    pthread_mutex_lock(&comm->lock);
+    nccl_comm_fill(comm, clique, rank, timeout_ns);
     pthread_mutex_unlock(&comm->lock);
     *out = comm;
     return ncclSuccess;
@@ -95,13 +106,10 @@ static void comm_free(ncclComm_t comm) {
     atomic_fetch_add(&comm->generation, 1);
     pthread_mutex_unlock(&comm->lock);
     nccl_clique_release(clique);
-    pthread_mutex_lock(&free_lock);
-    comm->next = free_comms;
-    free_comms = comm;
-    pthread_mutex_unlock(&free_lock);
+    nccl_comm_put(comm);
 }
 
-ncclResult_t nccl_join_all(nccl_join *joins, size_t count) {
+ncclResult_t nccl_join_cliques(nccl_join *joins, size_t count) {
     ncclResult_t (*const phases[])(nccl_join *) = {nccl_join_connect, nccl_join_receive, nccl_join_finish};
     ncclResult_t result = ncclSuccess;
     for (size_t phase = 0; phase < sizeof phases / sizeof phases[0]; phase++) {
@@ -109,6 +117,11 @@ ncclResult_t nccl_join_all(nccl_join *joins, size_t count) {
             result = phases[phase](&joins[i]);
         }
     }
+    return result;
+}
+
+ncclResult_t nccl_join_all(nccl_join *joins, size_t count) {
+    ncclResult_t result = nccl_join_cliques(joins, count);
     size_t made = 0;
     for (; made < count && result == ncclSuccess; made++) {
         nccl_clique *clique = joins[made].clique;
@@ -132,10 +145,8 @@ static ncclResult_t check_config(const ncclConfig_t *config) {
     if (config->magic != 0xcafebeefU || config->size != sizeof *config) {
         return nccl_fail(ncclInvalidArgument, "ncclCommInitRankConfig: config was not set by NCCL_CONFIG_INITIALIZER");
     }
-    if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 1) {
-        return nccl_fail(ncclInvalidArgument,
-                         "ncclCommInitRankConfig: blocking=%d, but virtual GPUs serve blocking=1 only",
-                         config->blocking);
+    if (config->blocking != NCCL_CONFIG_UNDEF_INT && config->blocking != 1 && config->blocking != 0) {
+        return nccl_fail(ncclInvalidArgument, "ncclCommInitRankConfig: blocking=%d, expected 0 or 1", config->blocking);
     }
     ncclConfig_t plain = NCCL_CONFIG_INITIALIZER;
     plain.version = config->version;
@@ -173,7 +184,7 @@ static ncclResult_t check_join(ncclComm_t *comm, int nranks, const ncclUniqueId 
     return ncclSuccess;
 }
 
-static ncclResult_t init_rank(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank) {
+static ncclResult_t init_rank(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank, bool blocking) {
     ncclResult_t result = check_join(comm, nranks, id, rank);
     nccl_join join = {.out = comm, .id = *id, .ranks = nranks, .rank = rank, .socket = -1};
     if (result == ncclSuccess) {
@@ -188,16 +199,20 @@ static ncclResult_t init_rank(ncclComm_t *comm, int nranks, const ncclUniqueId *
     if (result != ncclSuccess) {
         return nccl_group_note(result);
     }
-    return nccl_group_open() ? nccl_group_join(&join) : nccl_join_all(&join, 1);
+    if (nccl_group_open()) {
+        return nccl_group_join(&join);
+    }
+    return blocking ? nccl_join_all(&join, 1) : nccl_join_behind(&join);
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank) {
-    return init_rank(comm, nranks, &commId, rank);
+    return init_rank(comm, nranks, &commId, rank, true);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config) {
     ncclResult_t result = config == NULL ? ncclSuccess : check_config(config);
-    return result == ncclSuccess ? init_rank(comm, nranks, &commId, rank) : nccl_group_note(result);
+    bool blocking = config == NULL || config->blocking != 0;
+    return result == ncclSuccess ? init_rank(comm, nranks, &commId, rank, blocking) : nccl_group_note(result);
 }
 
 static ncclResult_t check_devices(const ncclComm_t *comm, int ndev, const int *devlist) {
@@ -288,6 +303,12 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *asyncError) {
+    if (asyncError != NULL && nccl_comm_joining(comm)) {
+        pthread_mutex_lock(&comm->lock); /* success is told once the communicator is live */
+        *asyncError = (ncclResult_t)atomic_load(&comm->async_error);
+        pthread_mutex_unlock(&comm->lock);
+        return ncclSuccess;
+    }
     ncclResult_t result = check_comm(comm, asyncError, "ncclCommGetAsyncError");
     if (result == ncclSuccess) {
         *asyncError = (ncclResult_t)atomic_load(&comm->async_error);
@@ -353,7 +374,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-    if (comm == NULL) {
+    if (comm == NULL || nccl_join_abandon(comm)) {
         return ncclSuccess;
     }
     ncclResult_t result = check_comm(comm, comm, "ncclCommAbort");

@@ -20,7 +20,8 @@ const char *nccl_last_error(void) {
 }
 
 const char *ncclGetLastError(ncclComm_t comm) {
-    if (comm != NULL && nccl_comm_valid(comm) && atomic_load(&comm->async_error) != ncclSuccess) {
+    if (comm != NULL && (nccl_comm_valid(comm) || nccl_comm_joining(comm)) &&
+        atomic_load(&comm->async_error) != ncclSuccess) {
         pthread_mutex_lock(&comm->lock);
         memcpy(last_error, comm->error_text, sizeof last_error);
         pthread_mutex_unlock(&comm->lock);

@@ -110,7 +110,8 @@ struct ncclComm {
     char error_text[NCCL_TEXT_BYTES];
     _Atomic unsigned completed; /* operations that have ended, well or not */
     _Atomic unsigned sleepers;  /* on completed */
-    _Atomic int async_error;    /* ncclResult_t, the first one */
+    _Atomic int async_error;    /* ncclResult_t, the first one; ncclInProgress while the communicator is being made */
+    bool abandoned, joined; /* while it is being made: aborted by its owner; its thread has ended. Guarded by lock */
     _Atomic bool aborted;
     unsigned long long move_after_ns; /* of nccl_spread.c; used by the operation that runs */
 };
@@ -168,6 +169,20 @@ bool nccl_comm_valid(const struct ncclComm *comm);
 /* Waits up to one slice while comm->completed == seen. */
 void nccl_comm_wait(ncclComm_t comm, unsigned seen);
 ncclResult_t nccl_join_all(nccl_join *joins, size_t count);
+/* The same without communicators: each join has its clique afterwards, or is to be cancelled. */
+ncclResult_t nccl_join_cliques(nccl_join *joins, size_t count);
+/* A communicator that nobody has yet, NULL when memory is short; and back. fill makes it a live one and takes over one reference
+ * of clique; the caller holds comm->lock. */
+ncclComm_t nccl_comm_take(void);
+void nccl_comm_put(ncclComm_t comm);
+void nccl_comm_fill(ncclComm_t comm, nccl_clique *clique, int rank, unsigned long long timeout_ns);
+
+/* nccl_nonblocking.c: communicators that are made while their owner goes on (blocking = 0). join_behind returns ncclInProgress
+ * and leaves the communicator in *join->out. */
+ncclResult_t nccl_join_behind(const nccl_join *join);
+bool nccl_comm_joining(const struct ncclComm *comm);
+/* Gives up a communicator that is not live yet, or never came to be; false when it is none of these. */
+bool nccl_join_abandon(ncclComm_t comm);
 
 /* nccl_group.c */
 bool nccl_group_open(void);

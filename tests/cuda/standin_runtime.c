@@ -12,7 +12,7 @@ ls_rc(ls_cuda_check)(cudaError_t status, const char *call, const char *file, int
     return status == cudaSuccess ? LS_OK : ls_fail(LS_DEVICE_FAILED, "%s:%d: %s: %d", file, line, call, (int)status);
 }
 
-cudaError_t cudaMalloc(void **memory, size_t bytes) {
+cudaError_t(cudaMalloc)(void **memory, size_t bytes) {
     standin.allocations++;
     *memory = malloc(bytes);
     return *memory == NULL ? cudaErrorMemoryAllocation : cudaSuccess;

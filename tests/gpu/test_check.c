@@ -36,6 +36,13 @@ static ls_rc fail_nccl(void) {
     return LS_OK;
 }
 
+static ls_rc fail_memory(void) {
+    void *memory = NULL;
+    LS_CUDA(cudaMalloc(&memory, (size_t)1 << 50));
+    reached_the_end = 1;
+    return LS_OK;
+}
+
 static ls_rc succeed(void) {
     LS_CUDA(cudaSetDevice(0));
     LS_NCCL(ncclSuccess);
@@ -53,6 +60,17 @@ static void failed_cuda_call_is_named(void **state) {
     assert_non_null(strstr(text, "test_check.c:"));
     assert_non_null(strstr(text, "cudaSetDevice(-1) failed: cudaErrorInvalidDevice (invalid device ordinal)\n"));
     assert_ptr_equal(strchr(text, '\n') + 1, text + strlen(text)); /* one line */
+}
+
+static void memory_says_what_was_asked_and_is_free(void **state) {
+    (void)state;
+    char text[1024];
+    run_caught(fail_memory, LS_DEVICE_FAILED, text, sizeof text);
+    assert_int_equal(reached_the_end, 0);
+    assert_non_null(strstr(text, "cudaErrorMemoryAllocation"));
+    assert_non_null(strstr(text, "; asked for 1.05e+06 GiB, "));
+    assert_non_null(strstr(text, " GiB are free: use a smaller --batch"));
+    assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
 }
 
 static void failed_nccl_call_is_named(void **state) {
@@ -86,9 +104,8 @@ static void platform_knows_its_devices(void **state) {
 int main(void) {
     alarm(TEST_SECONDS);
     const struct CMUnitTest tests[] = {
-        RUNTIME_TEST(failed_cuda_call_is_named),
-        RUNTIME_TEST(failed_nccl_call_is_named),
-        RUNTIME_TEST(successful_calls_say_nothing),
+        RUNTIME_TEST(failed_cuda_call_is_named),  RUNTIME_TEST(memory_says_what_was_asked_and_is_free),
+        RUNTIME_TEST(failed_nccl_call_is_named),  RUNTIME_TEST(successful_calls_say_nothing),
         RUNTIME_TEST(platform_knows_its_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,9 +265,9 @@ static void contradictions(void) {
     ncclComm_t comm;
     MUST(ncclCommInitRank(&comm, 2, id, 0) == ncclInvalidArgument);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    config.blocking = 2;
     MUST(ncclCommInitRankConfig(&comm, 1, id, 0, &config) == ncclInvalidArgument);
-    expect_text(NULL, "blocking=0");
+    expect_text(NULL, "blocking=2");
     NCCL(ncclGetUniqueId(&id));
     config.blocking = 1;
     NCCL(ncclCommInitRankConfig(&comm, 1, id, 0, &config));

@@ -45,7 +45,7 @@ typedef enum {
 #define NCCL_CONFIG_UNDEF_INT INT_MIN
 #define NCCL_CONFIG_UNDEF_PTR NULL
 
-/* Only blocking is looked at (undefined or 1); every other member that is set is refused, as vgpu has nothing to tune. */
+/* Only blocking is looked at (undefined, 1 or 0); every other member that is set is refused, as vgpu has nothing to tune. */
 typedef struct ncclConfig_v22800 {
     size_t size;
     unsigned int magic;
@@ -115,6 +115,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
 /* Joins the clique of commId as rank with the current device. Blocks until all nranks have called it, or until the time
  * limit; inside a group it is started by ncclGroupEnd. */
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank);
+/* With blocking = 0 returns ncclInProgress at once; until ncclCommGetAsyncError says ncclSuccess the communicator can only be
+ * aborted. */
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config);
 
 /* One communicator for each of ndev devices of this process; devlist NULL: devices 0..ndev-1. */
