@@ -76,12 +76,16 @@ static tensor_bound reduction_bound(const ls_case *c, size_t step, const ls_para
     return (tensor_bound){scale * sqrt(squares), scale * largest};
 }
 
-static ls_rc modelled_bounds(const ls_check_input *input, size_t step, size_t tensor, tensor_bound *limit) {
-    const ls_rounding *rounding = NULL;
-    LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, &rounding));
-    tensor_bound reduction = reduction_bound(input->c, step, &input->c->model.params[tensor]);
-    limit->l2 = fmax(limit->l2, rounding->l2[tensor] + reduction.l2);
-    limit->max = fmax(limit->max, rounding->max[tensor] + reduction.max);
+/* What rounding allows a tensor that is further off than *limit: what is usual for a start, which takes less time. */
+static ls_rc modelled_bounds(const ls_check_input *input, size_t step, size_t tensor, const ls_distance *d,
+                             tensor_bound *limit) {
+    for (ls_rounding_kind kind = LS_ROUNDING_TYPICAL; kind <= LS_ROUNDING_BOUND && !within(d, limit); kind++) {
+        const ls_rounding *rounding = NULL;
+        LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, kind, &rounding));
+        tensor_bound reduction = reduction_bound(input->c, step, &input->c->model.params[tensor]);
+        limit->l2 = fmax(limit->l2, rounding->l2[tensor] + reduction.l2);
+        limit->max = fmax(limit->max, rounding->max[tensor] + reduction.max);
+    }
     return LS_OK;
 }
 
@@ -122,11 +126,10 @@ static ls_rc check_tensor(const ls_check_input *input, size_t step, size_t rank,
     ls_distance d = ls_distance_measure(c->run.dtype, ls_case_reduced(c, step, rank)->grads, g->reference,
                                         param->offset, param->count);
     tensor_bound limit = plain_bounds(input, step, tensor, &d);
-    if (!within(&d, &limit) && finding->status == LS_FAILED) {
+    if (finding->status != LS_FAILED) {
+        LS_TRY(modelled_bounds(input, step, tensor, &d, &limit));
+    } else if (!within(&d, &limit)) {
         return LS_OK; /* one more or less changes nothing, and the model of rounding takes its time */
-    }
-    if (!within(&d, &limit)) {
-        LS_TRY(modelled_bounds(input, step, tensor, &limit));
     }
     measure(&d, &limit, finding);
     g->nonzero[tensor] = g->nonzero[tensor] || d.reference_l2 > 0;
@@ -154,7 +157,7 @@ static ls_rc check_loss(const ls_check_input *input, size_t step, const loss_val
     double error = fabs(v->found - v->expected);
     if (!(error <= limit) && finding->status != LS_FAILED) {
         const ls_rounding *model = NULL;
-        LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, &model));
+        LS_TRY(ls_oracle_cache_rounding(input->oracle, input->c, step, LS_ROUNDING_BOUND, &model));
         limit = fmax(limit, v->count > 0 ? model->loss_sum[v->index] / v->count : model->rank_loss[v->index]);
     }
     if (!(error <= limit)) {

@@ -31,18 +31,18 @@ ls_rc ls_oracle_cache_weights(ls_oracle_cache *cache, const ls_case *c, size_t s
  * grads: [param_count], overwritten. */
 ls_rc ls_oracle_cache_global(ls_oracle_cache *cache, const ls_case *c, size_t step, double *grads, double *loss);
 
-/* What rounding may make of a correct device's step: bounds that hold but with probability 1e-7 each, from
- * LS_ROUNDING_DRAWS draws of random roundings (oracle_cache_rounding.c). Owned by the cache, and kept as long as its other
- * answers. */
+/* What rounding may make of a correct device's step (oracle_cache_rounding.c). */
 typedef struct ls_rounding {
     double *l2, *max;             /* [tensors]: the 2-norm and the largest element of the gradient's error */
     double *rank_loss, *loss_sum; /* [ranks], [devices]: the errors of a rank's loss and a device's sum of terms */
 } ls_rounding;
 
-enum { LS_ROUNDING_DRAWS = 24 };
-
-/* Computed on demand: it takes some LS_ROUNDING_DRAWS + 3 times as long as ls_oracle_cache_global. */
-ls_rc ls_oracle_cache_rounding(ls_oracle_cache *cache, const ls_case *c, size_t step, const ls_rounding **out);
+/* LS_ROUNDING_BOUND: bounds that hold but with probability 1e-7 each, in some twenty times the time of the oracle's gradient.
+ * LS_ROUNDING_TYPICAL: what is usual, well within those, in a quarter of the time. Owned by the cache and kept as long as its
+ * other answers. */
+typedef enum ls_rounding_kind { LS_ROUNDING_TYPICAL = 0, LS_ROUNDING_BOUND } ls_rounding_kind;
+ls_rc ls_oracle_cache_rounding(ls_oracle_cache *cache, const ls_case *c, size_t step, ls_rounding_kind kind,
+                               const ls_rounding **out);
 
 /* Runs of the oracle so far, and answers that needed none. */
 void ls_oracle_cache_counts(const ls_oracle_cache *cache, size_t *computed, size_t *reused);

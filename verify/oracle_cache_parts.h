@@ -12,6 +12,7 @@ typedef struct ls_oracle_entry {
 typedef struct ls_rounding_entry {
     struct ls_rounding_entry *next;
     uint64_t key[2];
+    ls_rounding_kind kind;
     ls_rounding rounding; /* l2 is the memory of all */
 } ls_rounding_entry;
 

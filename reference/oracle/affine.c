@@ -1,4 +1,6 @@
 /* Convolution and linear layers: plain loops over weights, with the samples of a block innermost. */
+#include <float.h>
+
 #include "reference/oracle/block.h"
 
 enum { LANES = LS_ORACLE_LANES };
@@ -86,6 +88,33 @@ static void tap_dx(const tap *t, double w, const double *dy, double *dx) {
     }
 }
 
+/* One accumulator of the device's type. */
+static double one_more(const ls_oracle_pass *pass, double sum, double a, double b) {
+    return pass->unit_roundoff > DBL_EPSILON ? (double)((float)sum + (float)a * (float)b) : sum + a * b;
+}
+
+static void tap_one_by_one(const ls_oracle_pass *pass, const tap *t, const double *x, const double *dy, double *sum) {
+    for (size_t lane = 0; lane < pass->used; lane++) {
+        for (size_t r = t->row_first; r < t->row_end; r++) {
+            const double *a = dy + (r * t->out_width + t->column_first) * LANES + lane;
+            const double *b = x + tap_input(t, r, t->column_first) + lane;
+            for (size_t c = t->column_first; c < t->column_end; c++) {
+                *sum = one_more(pass, *sum, *a, *b);
+                a += LANES;
+                b += t->stride * LANES;
+            }
+        }
+    }
+}
+
+static void bias_one_by_one(const ls_oracle_pass *pass, size_t positions, const double *dy, double *sum) {
+    for (size_t lane = 0; lane < pass->used; lane++) {
+        for (size_t p = 0; p < positions; p++) {
+            *sum = one_more(pass, *sum, dy[p * LANES + lane], 1);
+        }
+    }
+}
+
 static void tap_dw(const tap *t, const double *x, const double *dy, double *sums) {
     for (size_t r = t->row_first; r < t->row_end; r++) {
         const double *a = dy + (r * t->out_width + t->column_first) * LANES;
@@ -142,12 +171,19 @@ static void conv_params(const ls_oracle_pass *pass) {
         for (size_t i = 0; i < layer->in.channels; i++) {
             for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
                 tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
+                const double *x = pass->x + i * in_plane * LANES;
+                if (pass->one_by_one) {
+                    tap_one_by_one(pass, &t, x, dy, dw++);
+                    continue;
+                }
                 double sums[LANES] = {0};
-                tap_dw(&t, pass->x + i * in_plane * LANES, dy, sums);
+                tap_dw(&t, x, dy, sums);
                 *dw++ += sum_lanes(pass, sums);
             }
         }
-        if (pass->dbias != NULL) {
+        if (pass->dbias != NULL && pass->one_by_one) {
+            bias_one_by_one(pass, out_plane, dy, pass->dbias + o);
+        } else if (pass->dbias != NULL) {
             double sums[LANES] = {0};
             for (size_t p = 0; p < out_plane; p++) {
                 for (size_t lane = 0; lane < LANES; lane++) {
@@ -193,9 +229,28 @@ static void linear_dx(const ls_oracle_pass *pass) {
     }
 }
 
+static void linear_one_by_one(const ls_oracle_pass *pass, size_t in, size_t out) {
+    for (size_t o = 0; o < out; o++) {
+        const double *dy = pass->dy + o * LANES;
+        for (size_t i = 0; i < in; i++) {
+            for (size_t lane = 0; lane < pass->used; lane++) {
+                double *sum = pass->dweight + o * in + i;
+                *sum = one_more(pass, *sum, dy[lane], pass->x[i * LANES + lane]);
+            }
+        }
+        if (pass->dbias != NULL) {
+            bias_one_by_one(pass, 1, dy, pass->dbias + o);
+        }
+    }
+}
+
 static void linear_params(const ls_oracle_pass *pass) {
     size_t in = ls_shape_features(pass->layer->in);
     size_t out = ls_shape_features(pass->layer->out);
+    if (pass->one_by_one) {
+        linear_one_by_one(pass, in, out);
+        return;
+    }
     for (size_t o = 0; o < out; o++) {
         const double *dy = pass->dy + o * LANES;
         for (size_t i = 0; i < in; i++) {

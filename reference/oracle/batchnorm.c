@@ -157,7 +157,7 @@ static double device_sum(const ls_oracle_pass *pass, const channel *c, term *f, 
 
 /* y = (x - mean)/sqrt(var + eps)*w + b with the biased variance. A device computes in double and rounds y once more. */
 static void batchnorm_forward(const ls_oracle_pass *pass) {
-    ls_oracle_noise *noise = pass->noise;
+    const ls_oracle_noise *noise = pass->noise;
     for (size_t i = 0; i < pass->layer->in.channels; i++) {
         channel c = channel_of(pass, i);
         double n = (double)(c.count * c.plane);

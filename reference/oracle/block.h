@@ -13,8 +13,8 @@ enum { LS_ORACLE_STATISTICS = 7 };
 /* Random roundings of one draw (rounding.c). */
 typedef struct ls_oracle_noise {
     double unit_roundoff, smallest; /* of the device's arithmetic; see ls_oracle_draws */
-    uint64_t state;                 /* of the generator */
-    uint64_t common;                /* of what all devices and samples share */
+    uint64_t draw;                  /* the draw's random number */
+    uint64_t layer;                 /* of the pass under way */
 } ls_oracle_noise;
 
 /* A layer with the values that one pass over it reads and writes. Lanes at or beyond used hold zeros at the input and
@@ -45,6 +45,7 @@ typedef struct ls_oracle_pass {
         *noise; /* NULL: exact; else each result is rounded at random, and relu, maxpool and dropout repeat what
                              * choice says */
     bool sample_squares; /* of an affine kind: params adds squares of samples' sums */
+    bool one_by_one;     /* of an affine kind: params adds term by term, sample by sample, in the device's precision */
     const double *dy;    /* [out features][LANES] */
     double *dx;          /* [in features][LANES], zeroed before; NULL: not wanted */
 } ls_oracle_pass;
@@ -71,17 +72,17 @@ void ls_oracle_batchnorm_statistics(const ls_oracle_pass *pass, double *mean, do
 /* The loss over a block whose lane 0 is sample `first` (loss.c): the sum of its terms, and dy[output][lane] = the gradient of
  * that sum divided by input->denominator, zero in the lanes without a sample. */
 double ls_oracle_terms(const ls_oracle_input *input, size_t outputs, size_t first, size_t used, const double *y,
-                       double *dy, ls_oracle_noise *noise);
+                       double *dy, const ls_oracle_noise *noise);
 
 /* Arithmetic with random roundings (rounding.c); without noise each returns its argument, or 0. A result of the device's
  * arithmetic; of double, whatever the device's; of an exponential or logarithm. */
-double ls_oracle_rounded(ls_oracle_noise *noise, double value);
-double ls_oracle_rounded_double(ls_oracle_noise *noise, double value);
-double ls_oracle_rounded_function(ls_oracle_noise *noise, double value);
+double ls_oracle_rounded(const ls_oracle_noise *noise, double value);
+double ls_oracle_rounded_double(const ls_oracle_noise *noise, double value);
+double ls_oracle_rounded_function(const ls_oracle_noise *noise, double value);
 /* value with a relative error of at most so many unit roundoffs that is the same wherever the key is. */
 double ls_oracle_rounded_alike(const ls_oracle_noise *noise, size_t key, double roundings, double value);
 /* A sum of n terms in double with the sum of their squares. */
-double ls_oracle_rounded_sum(ls_oracle_noise *noise, double sum, double n, double squares, bool products);
+double ls_oracle_rounded_sum(const ls_oracle_noise *noise, double sum, double n, double squares, bool products);
 
 /* Enters a decision that differs from the oracle's own: the candidates lie distance apart, the bound allows bound. */
 void ls_oracle_differs(const ls_oracle_pass *pass, size_t lane, size_t position, double distance, double bound);

@@ -14,7 +14,7 @@ enum { PROBABILITY, SMOOTHING, SCALE };
 /* One lane against the distribution q: (1 - smoothing) on the label, smoothing spread evenly over all classes. Returns
  * -sum_c q_c*log(p_c), p the softmax; its gradient is p - q. */
 static double cross_entropy(const ls_oracle_loss *loss, size_t classes, const double *z, size_t label, double *dz,
-                            ls_oracle_noise *noise) {
+                            const ls_oracle_noise *noise) {
     double top = z[0];
     for (size_t c = 1; c < classes; c++) {
         top = fmax(top, z[c * LANES]);
@@ -42,7 +42,7 @@ static double cross_entropy(const ls_oracle_loss *loss, size_t classes, const do
 
 /* The factor before a difference is one constant for all, of an rmse the product of two. */
 static double squared_error(size_t outputs, const double *y, const double *target, size_t label, double *dy,
-                            ls_oracle_noise *noise) {
+                            const ls_oracle_noise *noise) {
     double value = 0;
     for (size_t c = 0; c < outputs; c++) {
         double wanted = target != NULL ? target[c] : c == label ? 1 : 0;
@@ -55,7 +55,7 @@ static double squared_error(size_t outputs, const double *y, const double *targe
 }
 
 double ls_oracle_terms(const ls_oracle_input *input, size_t outputs, size_t first, size_t used, const double *y,
-                       double *dy, ls_oracle_noise *noise) {
+                       double *dy, const ls_oracle_noise *noise) {
     memset(dy, 0, outputs * LANES * sizeof *dy);
     double sum = 0;
     for (size_t lane = 0; lane < used; lane++) {

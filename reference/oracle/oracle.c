@@ -160,6 +160,9 @@ ls_oracle_pass ls_oracle_make_pass(ls_oracle *oracle, const ls_oracle_input *inp
     const ls_model *model = oracle->model;
     const ls_layer *layer = &model->layers[layer_index];
     bool bound = input->decisions != NULL && oracle->noise == NULL;
+    if (oracle->noise != NULL) {
+        oracle->noise->layer = layer_index;
+    }
     size_t left = g->count - block * LANES;
     size_t in = ls_oracle_block_offset(model, layer_index, block);
     size_t out = ls_oracle_block_offset(model, layer_index + 1, block);
@@ -255,7 +258,7 @@ static void backward_params(ls_oracle *oracle, ls_oracle_pass *pass, double *gra
     pass->dweight = tensor_mutable(oracle->model, pass->layer->weight, grads);
     pass->dbias = tensor_mutable(oracle->model, pass->layer->bias, grads);
     kind->params(pass);
-    if (oracle->spread != NULL && kind->affine) {
+    if (oracle->spread != NULL && pass->noise == NULL && kind->affine) {
         ls_oracle_spread_params(oracle, pass);
     }
 }

@@ -58,7 +58,6 @@ int ls_oracle_gradient(ls_oracle *oracle, const ls_oracle_input *input, double *
  * ls_oracle_gradient once more for each draw, with a random rounding in the place of each one that the device has. */
 typedef struct ls_oracle_draws {
     size_t first, count; /* draws first .. first+count-1; each has random numbers of its own */
-    uint64_t seed;       /* of this device's samples */
     double smallest;     /* the most that a result below the normal range loses */
     double *grads;       /* [count][param_count]: a draw's gradient is added */
     double *loss_sums;   /* [count]: its sum of terms is added */

@@ -27,9 +27,9 @@ struct ls_oracle {
 typedef struct ls_oracle_spread {
     double unit_roundoff, smallest;
     double *dx[LS_MODEL_MAX_LAYERS]; /* of an affine layer's dx */
-    double *squares,
-        *sample_squares; /* [param_count], of affine layers: sums of squared terms, and of squares of samples'
-                                       * sums of terms */
+    double *squares; /* [param_count], of affine layers: sums of squared terms; at last the deviations themselves */
+    double *sample_squares; /* likewise: sums of the squares of samples' sums of terms */
+    double *one_by_one;     /* likewise: the gradients from a single accumulator of the device's precision */
 } ls_oracle_spread;
 
 /* Blocks that go through together. */
@@ -61,6 +61,6 @@ void ls_oracle_spread_forward(ls_oracle *oracle, const ls_oracle_pass *pass, dou
 void ls_oracle_spread_dx(ls_oracle *oracle, const ls_oracle_pass *pass, double *out);
 void ls_oracle_spread_params(ls_oracle *oracle, const ls_oracle_pass *pass);
 /* Adds to each value a random number of its deviation. */
-void ls_oracle_noise_add(ls_oracle_noise *noise, double *values, const double *deviations, size_t count);
+void ls_oracle_noise_add(const ls_oracle_noise *noise, double *values, const double *deviations, size_t count);
 
 #endif

@@ -39,35 +39,38 @@ static double uniform_of(uint64_t bits) {
     return (double)(int64_t)(bits >> 11) * 0x1p-52 - 1;
 }
 
-static double uniform(ls_oracle_noise *noise) {
-    noise->state += golden_gamma;
-    return uniform_of(mix(noise->state));
+static double random_for(const ls_oracle_noise *noise, uint64_t place, uint64_t what) {
+    return uniform_of(mix((noise->draw ^ what) + (place + 1) * golden_gamma));
 }
 
-static double moved(ls_oracle_noise *noise, double unit_roundoff, double value) {
-    return value == 0 ? 0 : value + uniform(noise) * (unit_roundoff * fabs(value) + noise->smallest);
+/* Of a value's rounding: the same whenever the value comes again in the layer, since then it is made of the same numbers and
+ * rounds the same way. An image's background does not average its roundings out. */
+static double uniform(const ls_oracle_noise *noise, double value) {
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof bits);
+    return random_for(noise, noise->layer, mix(bits));
 }
 
-double ls_oracle_rounded(ls_oracle_noise *noise, double value) {
+static double moved(const ls_oracle_noise *noise, double unit_roundoff, double value) {
+    return value == 0 ? 0 : value + uniform(noise, value) * (unit_roundoff * fabs(value) + noise->smallest);
+}
+
+double ls_oracle_rounded(const ls_oracle_noise *noise, double value) {
     return noise == NULL ? value : moved(noise, noise->unit_roundoff, value);
 }
 
 /* A result in double is stored with its exponent's range, so nothing small is lost. */
-double ls_oracle_rounded_double(ls_oracle_noise *noise, double value) {
-    return noise == NULL ? value : value + uniform(noise) * DBL_EPSILON / 2 * value;
+double ls_oracle_rounded_double(const ls_oracle_noise *noise, double value) {
+    return noise == NULL ? value : value + uniform(noise, value) * DBL_EPSILON / 2 * value;
 }
 
-/* Libraries keep exp and log within one unit in the last place. */
-double ls_oracle_rounded_function(ls_oracle_noise *noise, double value) {
-    return noise == NULL ? value : moved(noise, 2 * noise->unit_roundoff, value);
+/* Libraries keep exp and log within one unit in the last place, and exp(0) = 1. */
+double ls_oracle_rounded_function(const ls_oracle_noise *noise, double value) {
+    return noise == NULL || value == 1 ? value : moved(noise, 2 * noise->unit_roundoff, value);
 }
 
 double ls_oracle_rounded_alike(const ls_oracle_noise *noise, size_t key, double roundings, double value) {
-    if (noise == NULL) {
-        return value;
-    }
-    double r = uniform_of(mix(noise->common + (key + 1) * golden_gamma));
-    return value * (1 + r * roundings * noise->unit_roundoff);
+    return noise == NULL ? value : value * (1 + random_for(noise, key, 0) * roundings * noise->unit_roundoff);
 }
 
 /* The terms of a sum, or of many alike: m groups of P terms, Q and R as above. */
@@ -93,19 +96,19 @@ static terms one_group(double n, double products, double squares, double total) 
     return (terms){.groups = 1, .size = n, .products = products, .squares = squares, .group_squares = total * total};
 }
 
-/* What n values of one sum have, uniform with that deviation: the sum of many roundings is nearer to normal. */
-static double of_deviation(ls_oracle_noise *noise, double deviation) {
-    return uniform(noise) * sqrt(3) * deviation;
+/* A value moved by that deviation, uniformly: together many roundings are all but normal. */
+static double spread_out(const ls_oracle_noise *noise, double value, double deviation) {
+    return value + uniform(noise, value) * sqrt(3) * deviation;
 }
 
-double ls_oracle_rounded_sum(ls_oracle_noise *noise, double sum, double n, double squares, bool products) {
+double ls_oracle_rounded_sum(const ls_oracle_noise *noise, double sum, double n, double squares, bool products) {
     terms t = one_group(n, products ? squares : 0, squares, sum);
-    return sum + of_deviation(noise, sum_deviation(DBL_EPSILON / 2, 0, &t, sum));
+    return spread_out(noise, sum, sum_deviation(DBL_EPSILON / 2, 0, &t, sum));
 }
 
-void ls_oracle_noise_add(ls_oracle_noise *noise, double *values, const double *deviations, size_t count) {
+void ls_oracle_noise_add(const ls_oracle_noise *noise, double *values, const double *deviations, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        values[i] += of_deviation(noise, deviations[i]);
+        values[i] = spread_out(noise, values[i], deviations[i]);
     }
 }
 
@@ -169,22 +172,43 @@ void ls_oracle_spread_params(ls_oracle *oracle, const ls_oracle_pass *pass) {
     const ls_oracle_kind *kind = ls_oracle_kinds[layer->kind];
     ls_oracle_pass squares = squared_pass(oracle, pass);
     ls_oracle_pass samples = *pass;
+    ls_oracle_pass one_by_one = *pass;
     samples.sample_squares = true;
+    one_by_one.one_by_one = true;
     squares.dweight = oracle->spread->squares + params[layer->weight].offset;
     samples.dweight = oracle->spread->sample_squares + params[layer->weight].offset;
+    one_by_one.dweight = oracle->spread->one_by_one + params[layer->weight].offset;
     if (layer->bias != SIZE_MAX) {
         squares.dbias = oracle->spread->squares + params[layer->bias].offset;
         samples.dbias = oracle->spread->sample_squares + params[layer->bias].offset;
+        one_by_one.dbias = oracle->spread->one_by_one + params[layer->bias].offset;
     }
     kind->params(&squares);
     kind->params(&samples);
+    kind->params(&one_by_one);
 }
 
-/* The roundings of the sums that are gradients of weights and biases, once a draw has all its terms. total: without. */
-static void round_params(const ls_oracle *oracle, double samples, const double *total, ls_oracle_noise *noise,
-                         double *grads) {
+/* Equal terms (of an image's background, behind a batchnorm) are rounded alike as long as the sum keeps its exponent, and
+ * roundings that all go one way do not average out. How far that goes one accumulator shows that adds term by term: its
+ * error, in the 2-norm of a tensor, is a lower limit of the deviations. More accumulators have less. */
+static void widen_alike(ls_oracle_spread *spread, const ls_param *param, const double *total) {
+    double errors = 0;
+    double variances = 0;
+    for (size_t i = param->offset; i < param->offset + param->count; i++) {
+        double error = spread->one_by_one[i] - total[i];
+        errors += error * error;
+        variances += spread->squares[i] * spread->squares[i];
+    }
+    double factor = errors > variances && variances > 0 ? sqrt(errors / variances) : 1;
+    for (size_t i = param->offset; i < param->offset + param->count; i++) {
+        spread->squares[i] *= factor;
+    }
+}
+
+/* The deviations of the sums that are gradients of weights and biases, into spread->squares. total: the gradient. */
+static void spread_sums(const ls_oracle *oracle, double samples, const double *total) {
     const ls_model *model = oracle->model;
-    const ls_oracle_spread *spread = oracle->spread;
+    ls_oracle_spread *spread = oracle->spread;
     for (size_t p = 0; p < model->param_tensors; p++) {
         const ls_param *param = &model->params[p];
         const ls_layer *layer = &model->layers[param->layer];
@@ -197,8 +221,9 @@ static void round_params(const ls_oracle *oracle, double samples, const double *
                        .products = layer->weight == p ? spread->squares[i] : 0,
                        .squares = spread->squares[i],
                        .group_squares = spread->sample_squares[i]};
-            grads[i] += of_deviation(noise, sum_deviation(spread->unit_roundoff, spread->smallest, &t, total[i]));
+            spread->squares[i] = sum_deviation(spread->unit_roundoff, spread->smallest, &t, total[i]);
         }
+        widen_alike(spread, param, total);
     }
 }
 
@@ -208,6 +233,7 @@ static void spread_close(ls_oracle_spread *spread) {
     }
     free(spread->squares);
     free(spread->sample_squares);
+    free(spread->one_by_one);
 }
 
 static int spread_open(const ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_draws *draws,
@@ -216,8 +242,9 @@ static int spread_open(const ls_oracle *oracle, const ls_oracle_input *input, co
     *spread = (ls_oracle_spread){.unit_roundoff = input->unit_roundoff,
                                  .smallest = draws->smallest,
                                  .squares = calloc(model->param_count, sizeof(double)),
-                                 .sample_squares = calloc(model->param_count, sizeof(double))};
-    bool complete = spread->squares != NULL && spread->sample_squares != NULL;
+                                 .sample_squares = calloc(model->param_count, sizeof(double)),
+                                 .one_by_one = calloc(model->param_count, sizeof(double))};
+    bool complete = spread->squares != NULL && spread->sample_squares != NULL && spread->one_by_one != NULL;
     for (size_t l = 1; l < model->layer_count; l++) {
         if (ls_oracle_kinds[model->layers[l].kind]->affine) {
             spread->dx[l] = calloc(ls_oracle_block_offset(model, l, oracle->blocks), sizeof(double));
@@ -232,11 +259,9 @@ static int spread_open(const ls_oracle *oracle, const ls_oracle_input *input, co
 
 static void noise_open(const ls_oracle_input *input, const ls_oracle_draws *draws, ls_oracle_noise *noise) {
     for (size_t k = 0; k < draws->count; k++) {
-        uint64_t draw = mix((draws->first + k + 1) * golden_gamma);
         noise[k] = (ls_oracle_noise){.unit_roundoff = input->unit_roundoff,
                                      .smallest = draws->smallest,
-                                     .state = mix(draws->seed ^ draw),
-                                     .common = draw};
+                                     .draw = mix((draws->first + k + 1) * golden_gamma)};
     }
 }
 
@@ -257,11 +282,12 @@ static void draw_group(ls_oracle *oracle, const ls_oracle_input *input, const ls
 int ls_oracle_draw(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_draws *draws) {
     ls_oracle_group group;
     ls_oracle_spread spread;
+    size_t params = oracle->model->param_count;
     if (ls_oracle_groups(oracle, input, &group) != 0 || spread_open(oracle, input, draws, &spread) != 0) {
         return -1;
     }
     ls_oracle_noise *noise = calloc(draws->count + 1, sizeof *noise);
-    double *total = calloc(oracle->model->param_count + 1, sizeof *total);
+    double *total = calloc(params + 1, sizeof *total);
     bool complete = noise != NULL && total != NULL;
     if (complete) {
         noise_open(input, draws, noise);
@@ -269,8 +295,9 @@ int ls_oracle_draw(ls_oracle *oracle, const ls_oracle_input *input, const ls_ora
         while (ls_oracle_next(oracle, input, &group)) {
             draw_group(oracle, input, &group, draws, noise, total);
         }
+        spread_sums(oracle, (double)input->count, total);
         for (size_t k = 0; k < draws->count; k++) {
-            round_params(oracle, (double)input->count, total, &noise[k], draws->grads + k * oracle->model->param_count);
+            ls_oracle_noise_add(&noise[k], draws->grads + k * params, spread.squares, params);
         }
     }
     oracle->spread = NULL;

@@ -22,7 +22,7 @@ static void show(const char *impl, const char *model, size_t devices, ls_dtype d
         double l = 0;
         const ls_rounding *r = NULL;
         ls_oracle_cache_global(s.oracle, &s.c, step, reference, &l);
-        ls_oracle_cache_rounding(s.oracle, &s.c, step, &r);
+        ls_oracle_cache_rounding(s.oracle, &s.c, step, LS_ROUNDING_BOUND, &r);
         for (size_t t = 0; t < s.c.model.param_tensors; t++) {
             const ls_param *p = &s.c.model.params[t];
             ls_distance d =
