@@ -4,6 +4,8 @@
 #define LS_GPU_VGPU_INTERNAL_H
 
 #include <cuda_runtime.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "gpu/vgpu/access.h"
@@ -51,6 +53,10 @@ void vgpu_wake_all(_Atomic unsigned *word);
 #endif
 
 unsigned long long vgpu_now_ns(void);
+/* Lets another thread run; false, without doing so, when the caller had better sleep. */
+bool vgpu_yield(void);
+/* Moves the calling thread to a core that it may use and that is not among the taken ones, if there is one. */
+void vgpu_leave_cores(const cpu_set_t *taken);
 
 #ifdef __cplusplus
 }

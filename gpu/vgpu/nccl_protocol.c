@@ -2,7 +2,6 @@
  * the same, moves its part of the data over the shared mappings, and waits until all have moved theirs. The part of a rank is
  * reduced over all ranks in the order 0..n-1, so every element has one order of summation and all ranks get its bits.
  * Small allreduces put their data into the announcement: each rank reduces all of it for itself, and nothing is waited for. */
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -121,11 +120,10 @@ static ncclResult_t wait_for(const wait *w) {
         }
         pause_core();
     }
-    for (int i = 0; i < YIELDS; i++) {
+    for (int i = 0; i < YIELDS && vgpu_yield(); i++) {
         if (reached(w)) {
             return ncclSuccess;
         }
-        sched_yield();
     }
     return sleep_for(w);
 }

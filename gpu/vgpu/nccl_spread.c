@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include "gpu/vgpu/nccl_internal.h"
-#include "gpu/vgpu/runtime.h"
 
 /* A move costs some 10 us: this keeps it below 1 % where the scheduler undoes every one. */
 enum { MOVE_EVERY_NS = 1000000 };

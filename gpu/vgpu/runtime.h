@@ -8,7 +8,6 @@
 #define LS_GPU_VGPU_RUNTIME_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -177,8 +176,6 @@ void vgpu_set_current_device(int device);
 
 /* Starts the calling thread on the core of a device (device modulo cores), then leaves it to the scheduler. */
 void vgpu_place_thread(int device);
-/* Moves the calling thread to a core that it may use and that is not among the taken ones, if there is one. */
-void vgpu_leave_cores(const cpu_set_t *taken);
 /* Waits for everything queued on the device. */
 void vgpu_device_wait(int device);
 /* The device's sticky error. */

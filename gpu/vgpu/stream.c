@@ -1,6 +1,5 @@
 /* Streams as queues: where operations are queued, and the thread on which they run. */
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,8 +60,7 @@ void vgpu_stream_wait(vgpu_stream *stream, uint64_t position) {
         }
         vgpu_relax();
     }
-    for (int i = 0; i < VGPU_YIELDS; i++) {
-        sched_yield();
+    for (int i = 0; i < VGPU_YIELDS && vgpu_yield(); i++) {
         if (vgpu_stream_reached(stream, position)) {
             return;
         }
@@ -137,8 +135,7 @@ static bool await_work(vgpu_stream *stream, uint64_t position) {
         if (drained(stream, position)) {
             return false;
         }
-        for (int i = 0; i < VGPU_YIELDS; i++) {
-            sched_yield();
+        for (int i = 0; i < VGPU_YIELDS && vgpu_yield(); i++) {
             if (atomic_load_explicit(limit, memory_order_acquire) > position) {
                 return true;
             }

@@ -28,6 +28,23 @@ unsigned long long vgpu_now_ns(void) {
     return (unsigned long long)now.tv_sec * 1000000000ULL + (unsigned long long)now.tv_nsec;
 }
 
+/* A yield gives up the thread's whole claim to the core. Where another program is busy there, it returns after that one's time
+ * slices, milliseconds later, and again each time; a sleeper is preferred when it wakes. */
+bool vgpu_yield(void) {
+    enum { LONG_NS = 1000000, SLEEPS = 1000 };
+    static _Thread_local unsigned sleeps;
+    if (sleeps > 0) {
+        sleeps--;
+        return false;
+    }
+    unsigned long long before = vgpu_now_ns();
+    sched_yield();
+    if (vgpu_now_ns() - before > LONG_NS) {
+        sleeps = SLEEPS;
+    }
+    return true;
+}
+
 int vgpu_wait_while(_Atomic unsigned *word, unsigned expected, unsigned long long deadline_ns) {
     for (int i = 0; i < VGPU_SPINS; i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != expected) {
@@ -35,8 +52,7 @@ int vgpu_wait_while(_Atomic unsigned *word, unsigned expected, unsigned long lon
         }
         vgpu_relax();
     }
-    for (int i = 0; i < VGPU_YIELDS; i++) {
-        sched_yield();
+    for (int i = 0; i < VGPU_YIELDS && vgpu_yield(); i++) {
         if (atomic_load_explicit(word, memory_order_acquire) != expected) {
             return 0;
         }
