@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "bench/cmd.h"
+#include "impls/launch_mpi_buffers.h"
 #include "impls/rank_guard.h"
 
 const ls_command ls_commands[] = {
@@ -19,5 +20,6 @@ const ls_command ls_commands[] = {
     {"rank", NULL, ls_command_rank},
     {"micro-rank", NULL, ls_command_micro_rank},
     {"rank-guard", NULL, ls_rank_guard_main},
+    {"mpi-probe", NULL, ls_mpi_probe_main},
     {NULL, NULL, NULL},
 };

@@ -12,6 +12,7 @@
 #include "gpu/gpu.h"
 #include "gpu/layer_math.h"
 #include "impls/impl.h"
+#include "impls/launch_mpi_buffers.h"
 #include "impls/rank.h"
 
 /* The processor's name as the kernel tells it. */
@@ -94,6 +95,8 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     if (row == NULL) {
         return NULL;
     }
+    bool mpirun = impl != NULL && (impl->capabilities & LS_CAP_MPIRUN) != 0;
+    json_object_set_new(row, "mpi_buffers", mpirun ? json_string(ls_mpi_buffers_name(run)) : json_null());
     static const char *const unknown[] = {"status",
                                           "reason",
                                           "verification",

@@ -40,7 +40,7 @@ if(wanted AND MPI_C_FOUND)
 else()
   set(LOCKSTEP_HAVE_MPI OFF)
   lockstep_missing(MPI "the implementation mpi is SKIPPED" "Debian's packages libopenmpi-dev and openmpi-bin")
-  lockstep_leave_out(impls/mpi.c impls/mpi_check.c bench/micro_op_mpi.c)
+  lockstep_leave_out(impls/mpi.c impls/mpi_check.c impls/mpi_probe.c bench/micro_op_mpi.c)
 endif()
 
 # Used when the program runs.

@@ -51,6 +51,9 @@ bool ls_platform_wants_poison(void);
  * that it races with is found. */
 ls_rc ls_platform_host_access(const void *pointer, size_t bytes, int write);
 
+/* Whether device memory is the process's own memory, which any library can read and write (vgpu). */
+bool ls_platform_memory_is_host(void);
+
 /* NCCL's name of a dtype. */
 static inline ncclDataType_t ls_dtype_nccl(ls_dtype dtype) {
     return dtype == LS_FLOAT64 ? ncclFloat64 : ncclFloat32;

@@ -13,6 +13,7 @@
 #include "impls/impl.h"
 #include "impls/interrupt.h"
 #include "impls/launch_mpi.h"
+#include "impls/launch_mpi_buffers.h"
 #include "impls/options.h"
 #include "impls/run_dir.h"
 #include "impls/supervise.h"
@@ -147,7 +148,15 @@ static ls_rc collect(size_t world, ls_outcome *out) {
     return out->ranks != NULL ? LS_OK : ls_fail(LS_DEVICE_FAILED, "out of memory for the results of the ranks");
 }
 
-static ls_rc launch_in_folder(const char *program, const ls_run *run, const ls_impl *impl, ls_outcome *out) {
+static ls_rc launch_in_folder(const char *program, const ls_run *asked, const ls_impl *impl, ls_outcome *out) {
+    ls_run decided = *asked;
+    const ls_run *run = &decided;
+    if ((impl->capabilities & LS_CAP_MPIRUN) != 0) {
+        out->rc = ls_mpi_buffers_decide(program, out->run_dir, &decided);
+        if (out->rc != LS_OK) {
+            return out->rc;
+        }
+    }
     bool threads = (impl->capabilities & LS_CAP_RANK_THREADS) != 0 && run->ranks == LS_RANKS_THREADS;
     size_t world = impl->ranks(run->devices);
     launch_state state = {.port_fd = -1};

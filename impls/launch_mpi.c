@@ -39,14 +39,14 @@ static ls_rc set_behaviour(ls_environment *environment, size_t world) {
     return LS_OK;
 }
 
-ls_rc ls_launch_mpi(const char *program, char **argv, size_t world, const char *run_dir, ls_environment *environment,
-                    ls_watch *watch) {
+ls_rc ls_launch_mpirun(const char *program, char **arguments, size_t world, const char *run_dir,
+                       ls_environment *environment, const ls_spawn_files *files, ls_child *child) {
     char number[32];
     snprintf(number, sizeof number, "%zu", world);
     const char *const first[] = {program, "rank-guard",      "exec",      "mpirun", "-n",
-                                 number,  "--oversubscribe", "--bind-to", "none"};
+                                 number,  "--oversubscribe", "--bind-to", "none",   program};
     size_t ours = sizeof first / sizeof first[0], theirs = 0;
-    while (argv[theirs] != NULL) {
+    while (arguments[theirs] != NULL) {
         theirs++;
     }
     char **words = ls_calloc(ours + theirs + 1, sizeof *words, "a command line");
@@ -57,19 +57,21 @@ ls_rc ls_launch_mpi(const char *program, char **argv, size_t world, const char *
         words[i] = (char *)first[i];
     }
     for (size_t i = 0; i < theirs; i++) {
-        words[ours + i] = argv[i];
+        words[ours + i] = arguments[i];
     }
     ls_rc rc = set_folders(environment, run_dir);
     if (rc == LS_OK) {
         rc = set_behaviour(environment, world);
     }
-    if (rc == LS_OK) {
-        ls_spawn_files files = {.in = -1, .out = STDOUT_FILENO, .error = ls_error_lines_writer(watch->lines)};
-        rc = ls_spawn(words, environment, &files, &watch->children[0]);
-    }
+    rc = rc == LS_OK ? ls_spawn(words, environment, files, child) : rc;
     free(words);
-    if (rc == LS_OK) {
-        atomic_store(&watch->page->supervisor, (uint32_t)watch->children[0].pid);
-    }
     return rc;
+}
+
+ls_rc ls_launch_mpi(const char *program, char **argv, size_t world, const char *run_dir, ls_environment *environment,
+                    ls_watch *watch) {
+    ls_spawn_files files = {.in = -1, .out = STDOUT_FILENO, .error = ls_error_lines_writer(watch->lines)};
+    LS_TRY(ls_launch_mpirun(program, argv + 1, world, run_dir, environment, &files, &watch->children[0]));
+    atomic_store(&watch->page->supervisor, (uint32_t)watch->children[0].pid);
+    return LS_OK;
 }

@@ -1,6 +1,7 @@
 /* mpi: one process a device under Open MPI. Gradients are averaged by MPI_Allreduce from host memory: each bucket is
  * multiplied by 1/W on the device and copied to pinned host memory as soon as backward has made it ready, reduced there in
- * index order, and copied back before the update. MPI is never given a device pointer, so it need not be CUDA-aware.
+ * index order, and copied back before the update. MPI need not be CUDA-aware for that. With --mpi-buffers device it is given the
+ * bucket itself, once the host has seen that the device is done with it.
  *
  * One stream orders everything on the device: the copy of a bucket to the host, the copy back (enqueued after the host has
  * seen the first one complete), the update, and the next step's copy to the host into the same memory. */
@@ -12,6 +13,7 @@
 
 #include "gpu/kernels/kernels.h"
 #include "impls/buckets.h"
+#include "impls/launch_mpi_buffers.h"
 #include "impls/mpi_check.h"
 #include "impls/mutant_terms.h"
 #include "impls/setup.h"
@@ -29,13 +31,15 @@ typedef struct mpi {
     ls_protocol protocol;
     bool failed;
     ls_bucket_plan plan;
-    size_t next;                             /* the first bucket not yet copied to the host in this step */
-    size_t missing;                          /* gradients that this bucket still waits for */
-    bool reverse;                            /* the last bucket is reduced first */
-    cudaEvent_t copied[LS_MODEL_MAX_PARAMS]; /* [plan.count]: the bucket has arrived on the host */
-    void *host;                              /* pinned, [param_count] */
-    void *buffers;                           /* [buffer_count]; NULL without */
-    int64_t *tracked;                        /* [tracked_count]; NULL without */
+    size_t next;    /* the first bucket not yet copied to the host in this step */
+    size_t missing; /* gradients that this bucket still waits for */
+    bool reverse;   /* the last bucket is reduced first */
+    bool on_device; /* MPI is given device pointers */
+    cudaEvent_t
+        copied[LS_MODEL_MAX_PARAMS]; /* [plan.count]: the bucket has arrived on the host, or is done on the device */
+    void *host;                      /* pinned, [param_count] */
+    void *buffers;                   /* [buffer_count]; NULL without */
+    int64_t *tracked;                /* [tracked_count]; NULL without */
 } mpi;
 
 static size_t mpi_ranks(size_t devices) {
@@ -95,6 +99,7 @@ static ls_rc open_all(mpi *m, const ls_run *run, size_t max_batch) {
     ls_replica_set_masks(m->replica, run->seed, m->world.rank);
     size_t cap = LS_MUTANT(cap_ignored) ? SIZE_MAX : run->bucket_bytes;
     ls_bucket_plan_make(m->model, m->dtype, cap, &m->plan);
+    LS_TRY(ls_mpi_buffers_of_rank(run, &m->on_device));
     m->protocol = (ls_protocol){.record = run->capture, .plan = &m->plan};
     m->counters.buckets = m->plan.count;
     for (size_t i = 0; i < m->plan.count; i++) {
@@ -214,21 +219,25 @@ static ls_rc grad_ready(void *self, size_t position) {
     ls_mutant_place place = place_of(m);
     LS_TRY(ls_mutant_term(&place, bucket->offset, bucket->count, flat));
     LS_CUDA(ls_kernel_scale(m->stream, m->dtype, bucket->count, ls_setup_share(m->world.size), grads));
-    LS_CUDA(cudaMemcpyAsync((char *)m->host + bucket->offset * element, grads, bucket->count * element,
-                            cudaMemcpyDeviceToHost, m->stream));
+    if (!m->on_device) {
+        LS_CUDA(cudaMemcpyAsync((char *)m->host + bucket->offset * element, grads, bucket->count * element,
+                                cudaMemcpyDeviceToHost, m->stream));
+    }
     LS_CUDA(cudaEventRecord(m->copied[m->next], m->stream));
     m->next++;
     m->missing = m->next < m->plan.count ? bucket_tensors(&m->plan.buckets[m->next]) : 0;
     return LS_OK;
 }
 
-/* The sum of a bucket over ranks, on the host. */
+/* The sum of a bucket over ranks, where MPI has it. */
 static ls_rc allreduce(mpi *m, const ls_bucket *bucket, void *values) {
     size_t count = bucket->count;
     if (LS_MUTANT(count_differs) && m->world.rank == m->world.size - 1) {
         count--;
     }
-    LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * ls_dtype_size(m->dtype), 1)));
+    if (!m->on_device) {
+        LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * ls_dtype_size(m->dtype), 1)));
+    }
     LS_TRY(ls_mpi_sum(values, count, mpi_type(m->dtype), INT_MAX));
     m->counters.allreduces++;
     m->counters.allreduce_bytes += bucket->count * ls_dtype_size(m->dtype);
@@ -240,19 +249,23 @@ static ls_rc reduce_bucket(mpi *m, size_t index) {
     size_t element = ls_dtype_size(m->dtype);
     char *values = (char *)m->host + bucket->offset * element;
     void *flat = ls_replica_grads(m->replica);
+    char *grads = (char *)flat + bucket->offset * element;
     ls_mutant_place place = place_of(m);
     if (LS_MUTANT(last_bucket_skipped) && index == m->plan.count - 1) {
         return LS_OK;
     }
-    LS_CUDA(cudaEventSynchronize(m->copied[index]));
+    LS_CUDA(cudaEventSynchronize(m->copied[index])); /* MPI knows nothing of streams */
+    if (m->on_device) {
+        LS_TRY(allreduce(m, bucket, grads));
+        return ls_mutant_sum(&place, bucket->offset, bucket->count, flat);
+    }
     LS_TRY(LS_AT(ls_platform_host_access(values, bucket->count * element, 1)));
     LS_TRY(allreduce(m, bucket, values));
-    LS_CUDA(cudaMemcpyAsync((char *)flat + bucket->offset * element, values, bucket->count * element,
-                            cudaMemcpyHostToDevice, m->stream));
+    LS_CUDA(cudaMemcpyAsync(grads, values, bucket->count * element, cudaMemcpyHostToDevice, m->stream));
     return ls_mutant_sum(&place, bucket->offset, bucket->count, flat);
 }
 
-/* Reduces every bucket on the host while later ones are still being made. */
+/* Reduces every bucket, called by the host, while later ones are still being made. */
 static ls_rc reduce(mpi *m) {
     for (size_t i = 0; i < m->plan.count; i++) {
         size_t index = m->reverse ? m->plan.count - 1 - i : i;
@@ -352,7 +365,7 @@ static ls_protocol *mpi_protocol(void *self) {
 
 const ls_impl ls_impl_mpi = {
     .name = "mpi",
-    .summary = "one process a device under mpirun, MPI_Allreduce of buckets in host memory",
+    .summary = "one process a device under mpirun, MPI_Allreduce of buckets, in host memory by default",
     .capabilities = LS_CAP_MPIRUN | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE | LS_CAP_SHARED_DEVICES,
     .reduction = LS_REDUCTION_MEAN,
     .available = mpi_available,

@@ -1,6 +1,7 @@
 /* In place of mpi.c and mpi_check.c where the build found no MPI: the implementation is listed, with the reason why it is SKIPPED. */
 #include <stdio.h>
 
+#include "impls/launch_mpi_buffers.h"
 #include "impls/mpi_world.h"
 #include "impls/table.h"
 
@@ -19,6 +20,16 @@ void ls_mpi_stop(int failed) {
 ls_rc ls_mpi_describe(char *text, size_t size) {
     (void)snprintf(text, size, "built without MPI");
     return LS_OK;
+}
+
+bool ls_mpi_takes_device_pointers(void) {
+    return false;
+}
+
+ls_rc ls_mpi_probe_main(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    return ls_fail(LS_BAD_INPUT, "mpi-probe: %s", reason);
 }
 
 static size_t mpi_ranks(size_t devices) {
@@ -42,7 +53,7 @@ static ls_rc mpi_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
 
 const ls_impl ls_impl_mpi = {
     .name = "mpi",
-    .summary = "one process a device under mpirun, MPI_Allreduce of buckets in host memory",
+    .summary = "one process a device under mpirun, MPI_Allreduce of buckets, in host memory by default",
     .capabilities = LS_CAP_MPIRUN | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE,
     .reduction = LS_REDUCTION_MEAN,
     .available = mpi_available,

@@ -105,6 +105,8 @@ const ls_option ls_option_table[] = {
      ls_option_format_size, RUN(log_every), 0, 1e15},
     {"--bucket-bytes", "N[KiB|MiB],...", RUNS, "cap of a gradient bucket; verify and sweep take a list",
      ls_option_parse_buckets, ls_option_format_size, RUN(bucket_bytes), 1, 1e15},
+    {"--mpi-buffers", "host|device|auto", RUNS, "mpi: where MPI reads gradients; auto: the device where that works",
+     ls_option_parse_mpi_buffers, ls_option_format_mpi_buffers, 0, 0, 0},
     {"--reverse-buckets", NULL, RUNS, "reduce buckets after backward, the last first: an order without overlap",
      ls_option_parse_flag, ls_option_format_flag, RUN(reverse_buckets), 0, 0},
     {"--graph", NULL, RUNS, "single, dp, ddp: full steps as CUDA graphs, captured once two have run",

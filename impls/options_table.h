@@ -37,6 +37,7 @@ ls_rc ls_option_parse_dtypes(const ls_option *option, const char *value, ls_opti
 ls_rc ls_option_parse_math(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_buckets(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_ranks(const ls_option *option, const char *value, ls_options *options);
+ls_rc ls_option_parse_mpi_buffers(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_scaling(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_random(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_case(const ls_option *option, const char *value, ls_options *options);
@@ -51,6 +52,7 @@ void ls_option_format_text(const ls_option *option, const ls_run *run, char *tex
 void ls_option_format_normalize(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_dtype(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_math(const ls_option *option, const ls_run *run, char *text, size_t size);
+void ls_option_format_mpi_buffers(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *text, size_t size);
 
 /* Loss, optimizer and learning rate (options_training.c). begin: before options are read; finish: after, fills in what was

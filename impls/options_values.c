@@ -308,6 +308,24 @@ ls_rc ls_option_parse_ranks(const ls_option *option, const char *value, ls_optio
     return LS_OK;
 }
 
+static const char *const mpi_buffers[] = {
+    [LS_MPI_BUFFERS_HOST] = "host", [LS_MPI_BUFFERS_DEVICE] = "device", [LS_MPI_BUFFERS_AUTO] = "auto"};
+
+ls_rc ls_option_parse_mpi_buffers(const ls_option *option, const char *value, ls_options *options) {
+    for (size_t i = 0; i < sizeof mpi_buffers / sizeof mpi_buffers[0]; i++) {
+        if (strcmp(value, mpi_buffers[i]) == 0) {
+            options->run.mpi_buffers = (ls_mpi_buffers)i;
+            return LS_OK;
+        }
+    }
+    return bad_value(option, value, "host, device or auto");
+}
+
+void ls_option_format_mpi_buffers(const ls_option *option, const ls_run *run, char *text, size_t size) {
+    (void)option;
+    (void)snprintf(text, size, "%s", mpi_buffers[run->mpi_buffers]);
+}
+
 ls_rc ls_option_parse_scaling(const ls_option *option, const char *value, ls_options *options) {
     options->scaling_count = 0;
     for (member_list members = {.at = value}; list_next(&members);) {

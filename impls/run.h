@@ -17,6 +17,9 @@ enum { LS_PATH_SIZE = 1024, LS_MODEL_TEXT_SIZE = 2048 };
 
 typedef enum ls_rank_kind { LS_RANKS_PROCESSES = 0, LS_RANKS_THREADS = 1 } ls_rank_kind;
 
+/* Where MPI reads and writes gradients (impls/launch_mpi_buffers.h). */
+typedef enum ls_mpi_buffers { LS_MPI_BUFFERS_HOST = 0, LS_MPI_BUFFERS_DEVICE, LS_MPI_BUFFERS_AUTO } ls_mpi_buffers;
+
 typedef struct ls_run {
     char impl[16];
     size_t devices;
@@ -44,6 +47,7 @@ typedef struct ls_run {
     uint64_t seed;
     size_t log_every;              /* 0: no log lines */
     size_t bucket_bytes;           /* cap of a gradient bucket */
+    ls_mpi_buffers mpi_buffers;    /* mpi only */
     bool reverse_buckets;          /* buckets are reduced after backward, the last first, not as they become ready */
     bool graph;                    /* full steps are captured and launched as CUDA graphs */
     double timeout;                /* seconds without progress of a rank until the run is ended */

@@ -109,7 +109,8 @@ run_verify() {
 step_verify-share() {
   run_verify --impl single,dp,mpi --devices 1,2,4 --share-devices --model seed-cnn --dtype float64,float32 --bucket-bytes 16KiB &&
     cp "$work/shown" "$work/first" &&
-    run_verify --impl single,dp,mpi --devices 1,2,4 --share-devices --model exact --data exact --dtype float32 --bucket-bytes 16KiB &&
+    run_verify --impl single,dp,mpi --devices 1,2,4 --share-devices --model exact --data exact --dtype float32 --bucket-bytes 16KiB \
+      --mpi-buffers auto &&
     show "$(cat "$work/first"); exact network: $(cat "$work/shown")"
 }
 

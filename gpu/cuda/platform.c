@@ -67,6 +67,10 @@ ls_rc ls_platform_device_count(size_t *count) {
     return LS_OK;
 }
 
+bool ls_platform_memory_is_host(void) {
+    return false;
+}
+
 bool ls_platform_wants_poison(void) {
     const char *asked = getenv("LOCKSTEP_POISON");
     return asked != NULL && strcmp(asked, "1") == 0;

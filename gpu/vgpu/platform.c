@@ -38,6 +38,10 @@ ls_rc ls_platform_describe(char *text, size_t size) {
     return LS_OK;
 }
 
+bool ls_platform_memory_is_host(void) {
+    return true;
+}
+
 bool ls_platform_wants_poison(void) {
     const char *asked = getenv("LOCKSTEP_POISON");
     (void)vgpu_get_settings();
