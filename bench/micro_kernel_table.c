@@ -154,6 +154,45 @@ static cudaError_t positive(const ls_micro_operands *o) {
     return ls_kernel_positive(o->stream, o->dtype, o->count, o->a, o->bytes);
 }
 
+/* Windows of 2x2 at stride 2: as many columns as inputs. */
+static ls_window windows_of(const ls_micro_operands *o) {
+    return (ls_window){o->channels, o->side, o->side, 2, 2, 2, 0};
+}
+
+static cudaError_t im2col(const ls_micro_operands *o) {
+    ls_window window = windows_of(o);
+    return ls_kernel_im2col(o->stream, o->dtype, o->lanes, o->batch, &window, o->a, o->b);
+}
+
+static cudaError_t col2im(const ls_micro_operands *o) {
+    ls_window window = windows_of(o);
+    return ls_kernel_col2im(o->stream, o->dtype, o->lanes, o->batch, &window, o->a, o->b);
+}
+
+static ls_channels channels_of(const ls_micro_operands *o) {
+    return (ls_channels){(o->batch + o->lanes - 1) / o->lanes, o->channels, o->plane * o->lanes};
+}
+
+static cudaError_t channels_first(const ls_micro_operands *o) {
+    ls_channels shape = channels_of(o);
+    return ls_kernel_channels_first(o->stream, o->dtype, &shape, o->a, o->b);
+}
+
+static cudaError_t channels_second(const ls_micro_operands *o) {
+    ls_channels shape = channels_of(o);
+    return ls_kernel_channels_second(o->stream, o->dtype, &shape, o->a, o->d, o->b);
+}
+
+static cudaError_t bias(const ls_micro_operands *o) {
+    ls_channels shape = channels_of(o);
+    return ls_kernel_bias(o->stream, o->dtype, &shape, o->d, o->a);
+}
+
+static cudaError_t channel_sums(const ls_micro_operands *o) {
+    ls_channels shape = channels_of(o);
+    return ls_kernel_channel_sums(o->stream, o->dtype, &shape, o->a, o->d);
+}
+
 /* Pools have windows of 2x2 at stride 2: a quarter as many outputs. In rows of 10 classes a label of 4 bytes and a loss of one
  * element are a tenth each of `count`. */
 const ls_micro_kernel ls_micro_kernels[] = {
@@ -187,6 +226,12 @@ const ls_micro_kernel ls_micro_kernels[] = {
     {"add", LS_MICRO_ACTIVATION, 3, 0, 1, add},
     {"from_lanes", LS_MICRO_ACTIVATION, 2, 0, 0, from_lanes},
     {"to_lanes", LS_MICRO_ACTIVATION, 2, 0, 0, to_lanes},
+    {"im2col", LS_MICRO_ACTIVATION, 2, 0, 0, im2col},
+    {"col2im", LS_MICRO_ACTIVATION, 2, 0, 1, col2im},
+    {"channels_first", LS_MICRO_ACTIVATION, 2, 0, 0, channels_first},
+    {"channels_second", LS_MICRO_ACTIVATION, 2, 0, 1, channels_second},
+    {"bias", LS_MICRO_ACTIVATION, 2, 0, 1, bias},
+    {"channel_sums", LS_MICRO_ACTIVATION, 1, 0, 1, channel_sums},
     {"positive", LS_MICRO_ACTIVATION, 1, 1, 1, positive},
     {NULL, LS_MICRO_ACTIVATION, 0, 0, 0, NULL},
 };

@@ -193,6 +193,23 @@ static void optimizers(void **state) {
     optimizers_of(values(5, LS_FLOAT64));
 }
 
+/* One channel, so that the columns of a window fit into a slot. */
+static void columns_and_channels(void **state) {
+    (void)state;
+    ls_window window = {1, HEIGHT, WIDTH, 2, 3, 2, 1};
+    ls_channels shape = {2, CHANNELS, 37};
+    for (size_t t = 0; t < 2; t++) {
+        ls_dtype d = value_dtypes[t];
+        RUN(ls_kernel_im2col(stream, d, lanes, BATCH, &window, values(0, d), values(1, d)));
+        RUN(ls_kernel_col2im(stream, d, lanes, BATCH, &window, values(0, d), values(1, d)));
+        RUN(ls_kernel_channels_first(stream, d, &shape, values(0, d), values(1, d)));
+        RUN(ls_kernel_channels_second(stream, d, &shape, values(0, d), values(2, d), values(1, d)));
+        RUN(ls_kernel_channels_second(stream, d, &shape, values(0, d), NULL, values(1, d)));
+        RUN(ls_kernel_bias(stream, d, &shape, values(0, d), values(1, d)));
+        RUN(ls_kernel_channel_sums(stream, d, &shape, values(0, d), values(1, d)));
+    }
+}
+
 static void layer_math(void **state) {
     (void)state;
     ls_conv_shape shape = {CHANNELS, HEIGHT, WIDTH, 4, 3, 3, 2, 1};
@@ -237,9 +254,10 @@ int main(void) {
         }
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise),         cmocka_unit_test(input_and_layout), cmocka_unit_test(pooling),
-        cmocka_unit_test(dropout_and_softmax), cmocka_unit_test(normalization),    cmocka_unit_test(losses),
-        cmocka_unit_test(step_values),         cmocka_unit_test(optimizers),       cmocka_unit_test(layer_math),
+        cmocka_unit_test(elementwise),          cmocka_unit_test(input_and_layout), cmocka_unit_test(pooling),
+        cmocka_unit_test(dropout_and_softmax),  cmocka_unit_test(normalization),    cmocka_unit_test(losses),
+        cmocka_unit_test(columns_and_channels), cmocka_unit_test(step_values),      cmocka_unit_test(optimizers),
+        cmocka_unit_test(layer_math),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
