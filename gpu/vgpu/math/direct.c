@@ -13,6 +13,14 @@ enum { VECTOR_BYTES = 32 };
 enum { VECTOR_BYTES = 16 };
 #endif
 
+/* Keeps a loaded vector in a register: compilers fold a load into each multiply-add that uses it, and loads are what
+ * limits loops that use a value twice. */
+#if defined(__x86_64__)
+#define IN_REGISTER(value) __asm__("" : "+v"(value))
+#else
+#define IN_REGISTER(value) ((void)0)
+#endif
+
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b)  JOIN_(a, b)
 /* The name of a function or type for the element type at hand. */
