@@ -21,18 +21,34 @@ enum { VECTOR_BYTES = 16 };
 #define IN_REGISTER(value) ((void)0)
 #endif
 
+/* The first halves of two vectors of 16 bytes, one value of each in turn, and the second halves. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define INTERLEAVE_float(a, b, low, high) \
+    (low = __builtin_shufflevector(a, b, 0, 4, 1, 5), high = __builtin_shufflevector(a, b, 2, 6, 3, 7))
+#define INTERLEAVE_double(a, b, low, high) \
+    (low = __builtin_shufflevector(a, b, 0, 2), high = __builtin_shufflevector(a, b, 1, 3))
+#endif
+#endif
+
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b)  JOIN_(a, b)
 /* The name of a function or type for the element type at hand. */
 #define TYPED(name) JOIN(name, REAL)
 
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
 #define REAL float
 #include "gpu/vgpu/math/direct_correlate.inc"
 #include "gpu/vgpu/math/direct_gather.inc"
+#include "gpu/vgpu/math/direct_product.inc"
 #undef REAL
 #define REAL double
 #include "gpu/vgpu/math/direct_correlate.inc"
 #include "gpu/vgpu/math/direct_gather.inc"
+#include "gpu/vgpu/math/direct_product.inc"
 #undef REAL
 
 extern const direct_isa DIRECT_ISA;
@@ -43,4 +59,6 @@ const direct_isa DIRECT_ISA = {
     .gather = {gather_float, gather_double},
     .correlate = {correlate_float, correlate_double},
     .channel_sums = {channel_sums_float, channel_sums_double},
+    .product = {product_float, product_double},
+    .turn = {turn_float, turn_double},
 };

@@ -1,8 +1,9 @@
-/* Direct convolution on activations of 16 samples side by side, compiled once for each instruction set (direct.c).
+/* Convolutions and matrix products on activations of 16 samples side by side, compiled once for each instruction set
+ * (direct.c).
  *
- * Two loops serve everything. A *gather* computes each output value from the inputs that it depends on: the forward
- * convolution, and the gradient with respect to the input (a convolution of dy with mirrored weights). A *correlation*
- * computes the gradient of the weights. A linear layer is a 1 x 1 convolution of a 1 x 1 image.
+ * Three loops serve everything. A *gather* computes each output value of a convolution from the inputs that it depends on:
+ * the forward convolution, and the gradient with respect to the input (a convolution of dy with mirrored weights). A
+ * *correlation* computes the gradient of a convolution's weights. A *product* of matrices is what a linear layer consists of.
  *
  * A *block* is 16 samples: [channel][row][column][16]. */
 #ifndef LS_GPU_VGPU_MATH_DIRECT_H
@@ -18,7 +19,7 @@ typedef struct direct_range {
     size_t source, tap, count;
 } direct_range;
 
-/* A gather computes 4 or 5 output channels together. */
+/* A gather computes 4 or 5 output channels together, a product as many rows. */
 enum { DIRECT_GROUP_SMALL = 4, DIRECT_GROUP_LARGE = 5 };
 
 typedef struct direct_gather {
@@ -52,6 +53,18 @@ typedef struct direct_correlation {
     void *sums;           /* of one pair of groups, or of all with keep_sums, one vector each */
 } direct_correlation;
 
+/* C[panel][row][column] = sum over terms of A(row, term) * B[panel][term][column], in the order of the terms, which are
+ * numbered by two indices. Columns of a panel lie side by side in B and C: the 16 lanes of a block, or features. Steps are in
+ * elements. */
+typedef struct direct_product {
+    size_t rows, columns; /* columns of a panel: 16, or two vectors */
+    size_t group;         /* rows computed together, 4 or 5 */
+    size_t a_row, a_term[2];
+    size_t b_panel, b_term[2];
+    size_t c_panel, c_row;
+    size_t row_panel, term_panel[2]; /* what is walked while it lies in a cache */
+} direct_product;
+
 /* The functions of one instruction set, [LS_FLOAT32] and [LS_FLOAT64]. Every sum has a fixed order. */
 typedef struct direct_isa {
     const char *name;        /* baseline, AVX2 or AVX-512 */
@@ -64,6 +77,11 @@ typedef struct direct_isa {
     void (*correlate[2])(const direct_correlation *plan, size_t blocks, const void *x, const void *dy, void *dweight);
     /* dbias[o] = sum over samples and pixels of dy. */
     void (*channel_sums[2])(size_t blocks, size_t channels, size_t pixels, const void *dy, void *dbias);
+    /* c = product(a, b) + bias of the row, over terms[0] x terms[1] terms, at least one; bias may be NULL. */
+    void (*product[2])(const direct_product *plan, size_t panels, const size_t terms[2], const void *a, const void *b,
+                       const void *bias, void *c);
+    /* x[block][feature][16] -> turned[feature/columns][max_blocks*16 samples][columns], the last columns filled up by 0. */
+    void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t columns, const void *x, void *turned);
 } direct_isa;
 
 /* The best instruction set of this processor, or the one that LOCKSTEP_VGPU_ISA names (baseline, AVX2, AVX-512); NULL

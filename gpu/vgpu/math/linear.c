@@ -1,29 +1,79 @@
-/* A linear layer is a 1 x 1 convolution of a 1 x 1 image: the layouts of activations and weights are the same. */
-#include "gpu/vgpu/math/plan.h"
-
+/* Linear layers on a stream: each call is one operation of the stream's thread. */
 #include <stdlib.h>
 
+#include "gpu/vgpu/internal.h"
+#include "gpu/vgpu/math/plan.h"
+
 struct ls_linear {
-    ls_conv *conv;
+    ls_math *math;
+    direct_linear plans;
 };
+
+/* What an operation carries to the stream's thread. */
+typedef struct linear_call {
+    ls_linear *linear;
+    size_t batch;
+    const void *in[3];
+    void *out[2];
+} linear_call;
+
+static size_t call_blocks(const linear_call *call) {
+    return (call->batch + DIRECT_LANES - 1) / DIRECT_LANES;
+}
+
+static cudaError_t run_forward(void *payload) {
+    const linear_call *call = payload;
+    direct_linear_forward(call->linear->math->isa, &call->linear->plans, call_blocks(call), call->in[0], call->in[1],
+                          call->in[2], call->out[0]);
+    return cudaSuccess;
+}
+
+static cudaError_t run_backward_input(void *payload) {
+    const linear_call *call = payload;
+    direct_linear_backward_input(call->linear->math->isa, &call->linear->plans, call_blocks(call), call->in[0],
+                                 call->in[1], call->out[0]);
+    return cudaSuccess;
+}
+
+static cudaError_t run_backward_params(void *payload) {
+    const linear_call *call = payload;
+    direct_linear_backward_params(call->linear->math->isa, &call->linear->plans, call_blocks(call), call->in[0],
+                                  call->in[1], call->out[0], call->out[1]);
+    return cudaSuccess;
+}
+
+/* The place noted for diagnostics stays the caller's. */
+static ls_rc submit(const char *name, vgpu_operation run, const linear_call *call) {
+    LS_TRY(ls_batch_check(name, call->batch, call->linear->plans.max_batch));
+    cudaError_t status = vgpu_submit(call->linear->math->stream, name, run, call, sizeof *call);
+    return (ls_cuda_check)(status, name, __FILE__, __LINE__);
+}
+
+/* Bytes of what a call uses. */
+typedef struct sizes {
+    size_t x, y, weight, bias;
+} sizes;
+
+static sizes sizes_of(const linear_call *call) {
+    const direct_linear *plans = &call->linear->plans;
+    size_t element = ls_dtype_size(plans->dtype);
+    size_t samples = call_blocks(call) * DIRECT_LANES;
+    return (sizes){.x = samples * plans->in * element,
+                   .y = samples * plans->out * element,
+                   .weight = plans->in * plans->out * element,
+                   .bias = plans->out * element};
+}
 
 ls_rc ls_linear_open(ls_math *math, size_t in_features, size_t out_features, ls_dtype dtype, size_t max_batch,
                      ls_linear **out) {
     *out = NULL;
     LS_TRY(ls_linear_shape_check(in_features, out_features));
-    ls_conv_shape shape = {.in_channels = in_features,
-                           .in_height = 1,
-                           .in_width = 1,
-                           .out_channels = out_features,
-                           .kernel_height = 1,
-                           .kernel_width = 1,
-                           .stride = 1,
-                           .padding = 0};
     ls_linear *linear = ls_calloc(1, sizeof *linear, "a linear layer");
     if (linear == NULL) {
         return LS_DEVICE_FAILED;
     }
-    ls_rc rc = ls_conv_open(math, &shape, dtype, max_batch, &linear->conv);
+    linear->math = math;
+    ls_rc rc = direct_linear_make(math->isa, in_features, out_features, dtype, max_batch, &linear->plans);
     if (rc != LS_OK) {
         free(linear);
         return rc;
@@ -33,22 +83,33 @@ ls_rc ls_linear_open(ls_math *math, size_t in_features, size_t out_features, ls_
 }
 
 ls_rc ls_linear_forward(ls_linear *linear, size_t batch, const void *x, const void *weight, const void *bias, void *y) {
-    return ls_conv_forward(linear->conv, batch, x, weight, bias, y);
+    linear_call call = {.linear = linear, .batch = batch, .in = {x, weight, bias}, .out = {y, NULL}};
+    LS_ACCESS(LS_READS(x, sizes_of(&call).x), LS_READS(weight, sizes_of(&call).weight),
+              LS_READS(bias, sizes_of(&call).bias), LS_WRITES(y, sizes_of(&call).y));
+    return submit("linear forward", run_forward, &call);
 }
 
 ls_rc ls_linear_backward_input(ls_linear *linear, size_t batch, const void *dy, const void *weight, void *dx) {
-    return ls_conv_backward_input(linear->conv, batch, dy, weight, dx);
+    linear_call call = {.linear = linear, .batch = batch, .in = {dy, weight, NULL}, .out = {dx, NULL}};
+    LS_ACCESS(LS_READS(dy, sizes_of(&call).y), LS_READS(weight, sizes_of(&call).weight),
+              LS_WRITES(dx, sizes_of(&call).x));
+    return submit("linear backward input", run_backward_input, &call);
 }
 
 ls_rc ls_linear_backward_params(ls_linear *linear, size_t batch, const void *x, const void *dy, void *dweight,
                                 void *dbias) {
-    return ls_conv_backward_params(linear->conv, batch, x, dy, dweight, dbias);
+    linear_call call = {.linear = linear, .batch = batch, .in = {x, dy, NULL}, .out = {dweight, dbias}};
+    LS_ACCESS(LS_READS(x, sizes_of(&call).x), LS_READS(dy, sizes_of(&call).y),
+              LS_WRITES(dweight, sizes_of(&call).weight), LS_WRITES(dbias, sizes_of(&call).bias));
+    return submit("linear backward params", run_backward_params, &call);
 }
 
+/* Waits for the stream first: its operations may still use the plans. */
 void ls_linear_close(ls_linear *linear) {
     if (linear == NULL) {
         return;
     }
-    ls_conv_close(linear->conv);
+    (void)ls_cuda_check(cudaStreamSynchronize(linear->math->stream), "closing a linear layer", __FILE__, __LINE__);
+    direct_linear_free(&linear->plans);
     free(linear);
 }

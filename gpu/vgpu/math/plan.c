@@ -37,14 +37,13 @@ static void backward_ranges(size_t in, size_t out, size_t kernel, size_t stride,
     }
 }
 
-/* The group that wastes least in the last, not full one; with equal waste the larger, which uses the registers best. */
-static size_t choose_group(size_t channels) {
+size_t direct_group(size_t channels) {
     return round_up(channels, DIRECT_GROUP_LARGE) <= round_up(channels, DIRECT_GROUP_SMALL) ? DIRECT_GROUP_LARGE
                                                                                             : DIRECT_GROUP_SMALL;
 }
 
 static ls_rc gather_alloc(direct_gather *g, size_t element) {
-    g->group = choose_group(g->out_channels);
+    g->group = direct_group(g->out_channels);
     size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");

@@ -1,4 +1,4 @@
-/* What conv.c and linear.c share: the math of a stream, and a convolution's plans. */
+/* What conv.c and linear.c share: the math of a stream, and the plans of a layer. */
 #ifndef LS_GPU_VGPU_MATH_PLAN_H
 #define LS_GPU_VGPU_MATH_PLAN_H
 
@@ -22,5 +22,31 @@ typedef struct direct_plans {
 ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch,
                         direct_plans *plans);
 void direct_plans_free(direct_plans *plans);
+
+/* Plans of one linear layer; the memory that they name belongs to them. */
+typedef struct direct_linear {
+    ls_dtype dtype;
+    size_t max_batch, in, out;
+    direct_product forward, backward_input, backward_params,
+        rest;     /* rest: columns beyond the last whole panel of features */
+    void *turned; /* x by samples: [ceil(in/columns)][max_batch rounded up to 16][columns] */
+    void *corner; /* the gradient of the rest: [out][columns] */
+} direct_linear;
+
+ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype dtype, size_t max_batch,
+                         direct_linear *plans);
+void direct_linear_free(direct_linear *plans);
+
+/* x, dy: activations of `blocks` blocks of 16; the rest as in gpu/layer_math.h. */
+void direct_linear_forward(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *x,
+                           const void *weight, const void *bias, void *y);
+void direct_linear_backward_input(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *dy,
+                                  const void *weight, void *dx);
+void direct_linear_backward_params(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *x,
+                                   const void *dy, void *dweight, void *dbias);
+
+/* Output channels or rows computed together: the group that wastes least in the last, not full one; with equal waste the
+ * larger, which uses the registers best. */
+size_t direct_group(size_t outputs);
 
 #endif
