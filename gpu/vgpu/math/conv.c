@@ -40,13 +40,8 @@ static cudaError_t run_backward_input(void *payload) {
 static cudaError_t run_backward_params(void *payload) {
     const conv_call *call = payload;
     const direct_plans *plans = &call->conv->plans;
-    const direct_correlation *plan = &plans->backward_params;
-    const direct_isa *isa = call->conv->math->isa;
-    isa->correlate[plans->dtype](plan, call_blocks(call), call->in[0], call->in[1], call->out[0]);
-    if (call->out[1] != NULL) {
-        isa->channel_sums[plans->dtype](call_blocks(call), plan->out_channels, plan->out_height * plan->out_width,
-                                        call->in[1], call->out[1]);
-    }
+    call->conv->math->isa->correlate[plans->dtype](&plans->backward_params, call_blocks(call), call->in[0], call->in[1],
+                                                   call->out[0], call->out[1]);
     return cudaSuccess;
 }
 

@@ -21,6 +21,13 @@ enum { VECTOR_BYTES = 16 };
 #define IN_REGISTER(value) ((void)0)
 #endif
 
+#define PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define UNROLL(times) PRAGMA(clang loop unroll_count(times))
+#else
+#define UNROLL(times) PRAGMA(GCC unroll times)
+#endif
+
 /* The first halves of two vectors of 16 bytes, one value of each in turn, and the second halves. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -58,7 +65,7 @@ const direct_isa DIRECT_ISA = {
     .vector_bytes = VECTOR_BYTES,
     .gather = {gather_float, gather_double},
     .correlate = {correlate_float, correlate_double},
-    .channel_sums = {channel_sums_float, channel_sums_double},
+    .row_sums = {row_sums_float, row_sums_double},
     .product = {product_float, product_double},
     .turn = {turn_float, turn_double},
 };

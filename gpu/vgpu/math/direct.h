@@ -47,10 +47,11 @@ typedef struct direct_correlation {
     size_t tile_blocks; /* blocks and output rows that are walked with the sums in registers */
     size_t tile_rows;
     int outs_inner;       /* which of the two loops over sums is the inner one */
-    int keep_sums;        /* all sums are kept in memory from tile to tile; else the tiles are the inner loop */
+    size_t chunk_taps;    /* taps, a multiple of DIRECT_TAPS, whose sums for all outputs are kept from tile to tile */
     size_t padded_blocks; /* 0: no padding, x is read as it is */
     void *padded;         /* [padded_blocks][in_channels][in_height+2p][in_width+2p][16], zero border */
-    void *sums;           /* of one pair of groups, or of all with keep_sums, one vector each */
+    void *sums;      /* [out_channels/DIRECT_OUTS][chunk_taps/DIRECT_TAPS][DIRECT_OUTS][DIRECT_TAPS], a vector each */
+    void *bias_sums; /* [out_channels], a vector each */
 } direct_correlation;
 
 /* C[panel][row][column] = sum over terms of A(row, term) * B[panel][term][column], in the order of the terms, which are
@@ -73,10 +74,11 @@ typedef struct direct_isa {
     /* Packs the weights, then y = gather(x) + bias; bias may be NULL. */
     void (*gather[2])(const direct_gather *plan, size_t blocks, const void *x, const void *weight, const void *bias,
                       void *y);
-    /* dweight = sum over samples and pixels of dy * x; no block gives zeros. */
-    void (*correlate[2])(const direct_correlation *plan, size_t blocks, const void *x, const void *dy, void *dweight);
-    /* dbias[o] = sum over samples and pixels of dy. */
-    void (*channel_sums[2])(size_t blocks, size_t channels, size_t pixels, const void *dy, void *dbias);
+    /* dweight = sum over samples and pixels of dy * x, dbias = that of dy, which may be NULL; no block gives zeros. */
+    void (*correlate[2])(const direct_correlation *plan, size_t blocks, const void *x, const void *dy, void *dweight,
+                         void *dbias);
+    /* sums[r] = sum over samples of dy[block][r][16]. */
+    void (*row_sums[2])(size_t blocks, size_t rows, const void *dy, void *sums);
     /* c = product(a, b) + bias of the row, over terms[0] x terms[1] terms, at least one; bias may be NULL. */
     void (*product[2])(const direct_product *plan, size_t panels, const size_t terms[2], const void *a, const void *b,
                        const void *bias, void *c);

@@ -104,7 +104,7 @@ void direct_linear_backward_params(const direct_isa *isa, const direct_linear *p
     const size_t panels = plans->in / columns, left = plans->in % columns;
     const size_t terms[2] = {blocks, DIRECT_LANES};
     if (dbias != NULL) {
-        isa->channel_sums[plans->dtype](blocks, plans->out, 1, dy, dbias);
+        isa->row_sums[plans->dtype](blocks, plans->out, dy, dbias);
     }
     if (blocks == 0) {
         memset(dweight, 0, plans->out * plans->in * element);
