@@ -174,6 +174,19 @@ ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const 
     return dbias == NULL ? LS_OK : ls_bias_grad(math, conv->dtype, conv->y_desc, dy, conv->bias_desc, dbias);
 }
 
+/* cuDNN's fused operations bring other numbers than the separate ones. */
+bool ls_conv_pools(size_t kernel, size_t stride) {
+    (void)kernel;
+    (void)stride;
+    return false;
+}
+
+ls_rc ls_conv_attach(ls_conv *conv, const ls_conv_pool *pool) {
+    (void)conv;
+    return ls_fail(LS_BAD_INPUT, "a max-pooling of %zu x %zu in the same pass as a convolution: not on this platform",
+                   pool->kernel, pool->kernel);
+}
+
 void ls_conv_close(ls_conv *conv) {
     if (conv == NULL) {
         return;

@@ -47,14 +47,28 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* The integers of the same size. */
+typedef int32_t integer_float;
+typedef int64_t integer_double;
+
 #define REAL float
+/* in this order */
+#include "gpu/vgpu/math/direct_pool.inc"
+
 #include "gpu/vgpu/math/direct_correlate.inc"
+
 #include "gpu/vgpu/math/direct_gather.inc"
+
 #include "gpu/vgpu/math/direct_product.inc"
 #undef REAL
 #define REAL double
+/* in this order */
+#include "gpu/vgpu/math/direct_pool.inc"
+
 #include "gpu/vgpu/math/direct_correlate.inc"
+
 #include "gpu/vgpu/math/direct_gather.inc"
+
 #include "gpu/vgpu/math/direct_product.inc"
 #undef REAL
 
@@ -63,7 +77,8 @@ const direct_isa DIRECT_ISA = {
     .name = DIRECT_ISA_NAME,
     .description = "direct, " DIRECT_ISA_NAME,
     .vector_bytes = VECTOR_BYTES,
-    .gather = {gather_float, gather_double},
+    .forward = {forward_float, forward_double},
+    .backward = {backward_float, backward_double},
     .correlate = {correlate_float, correlate_double},
     .row_sums = {row_sums_float, row_sums_double},
     .product = {product_float, product_double},

@@ -1,5 +1,7 @@
 /* Plans for the loops of direct.h: which inputs each pixel reads, how sums are grouped, and the scratch memory. */
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu/vgpu/math/plan.h"
 
@@ -47,7 +49,7 @@ static ls_rc gather_alloc(direct_gather *g, size_t element) {
     size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");
-    g->packed = ls_calloc(weights, element, "packed weights of a convolution");
+    g->packed = direct_memory(weights, element, "packed weights of a convolution");
     return g->rows != NULL && g->columns != NULL && g->packed != NULL ? LS_OK : LS_DEVICE_FAILED;
 }
 
@@ -138,9 +140,9 @@ static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t
     size_t width = s->in_width + 2 * s->padding;
     choose_tiles(s, element, vector_bytes, c);
     c->tap_offset = ls_calloc(taps, sizeof *c->tap_offset, "taps of a convolution");
-    c->sums =
-        ls_calloc(round_up(c->out_channels, DIRECT_OUTS) * c->chunk_taps, vector_bytes, "sums of a weight gradient");
-    c->bias_sums = ls_calloc(c->out_channels, vector_bytes, "sums of a bias gradient");
+    c->sums = direct_memory(round_up(c->out_channels, DIRECT_OUTS) * c->chunk_taps, vector_bytes,
+                            "sums of a weight gradient");
+    c->bias_sums = direct_memory(c->out_channels, 2 * DIRECT_LANES * element, "sums of a bias gradient");
     if (c->tap_offset == NULL || c->sums == NULL || c->bias_sums == NULL) {
         return LS_DEVICE_FAILED;
     }
@@ -153,11 +155,25 @@ static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t
     }
     if (s->padding > 0) {
         c->padded_blocks = c->chunk_taps >= c->taps ? 1 : blocks;
-        c->padded = ls_calloc(c->padded_blocks * s->in_channels * height * width, DIRECT_LANES * element,
-                              "padded input of a convolution");
+        c->padded = direct_memory(c->padded_blocks * s->in_channels * height * width, DIRECT_LANES * element,
+                                  "padded input of a convolution");
         return c->padded != NULL ? LS_OK : LS_DEVICE_FAILED;
     }
     return LS_OK;
+}
+
+void *direct_memory(size_t count, size_t element, const char *what) {
+    enum { LINE = 64 };
+    if (count > (SIZE_MAX - LINE) / element) {
+        return ls_calloc(count, element, what); /* which says why not */
+    }
+    size_t bytes = round_up(count * element > 0 ? count * element : 1, LINE);
+    void *memory = aligned_alloc(LINE, bytes);
+    if (memory == NULL) {
+        (void)ls_fail(LS_DEVICE_FAILED, "out of memory: %zu bytes for %s", bytes, what);
+        return NULL;
+    }
+    return memset(memory, 0, bytes);
 }
 
 ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch,
@@ -188,5 +204,8 @@ void direct_plans_free(direct_plans *plans) {
     free(plans->backward_params.sums);
     free(plans->backward_params.bias_sums);
     free(plans->backward_params.padded);
+    free(plans->pool.strip);
+    free(plans->pool.numbers);
+    free(plans->pool.spread);
     *plans = (direct_plans){0};
 }
