@@ -147,5 +147,8 @@ static void im2col_close(void *state) {
     free(state);
 }
 
-const ls_layer_engine ls_im2col_engine = {im2col_open, im2col_forward, im2col_backward_input, im2col_backward_params,
-                                          im2col_close};
+const ls_layer_engine ls_im2col_engine = {.open = im2col_open,
+                                          .forward = im2col_forward,
+                                          .backward_input = im2col_backward_input,
+                                          .backward_params = im2col_backward_params,
+                                          .close = im2col_close};

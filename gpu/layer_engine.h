@@ -13,6 +13,10 @@ typedef struct ls_layer_engine {
     ls_rc (*backward_input)(void *state, size_t batch, const void *dy, const void *weight, void *dx);
     ls_rc (*backward_params)(void *state, size_t batch, const void *x, const void *dy, void *dweight, void *dbias);
     void (*close)(void *state);
+    /* ls_conv_pools and ls_conv_attach. Both NULL: the engine computes no pooling in the same pass. One that does takes every
+     * shape, for the layers are planned by what it says before they are opened. */
+    bool (*pools)(size_t kernel, size_t stride);
+    ls_rc (*attach)(void *state, const ls_conv_pool *pool);
 } ls_layer_engine;
 
 /* The platform's own engines; NULL: built without. */

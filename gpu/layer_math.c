@@ -48,10 +48,15 @@ struct ls_linear {
     layer layer;
 };
 
+/* By the mode of this process. */
+static const ls_layer_engine *choose_engine(const ls_layer_engine *own) {
+    return ls_math_get_mode() == LS_MATH_IM2COL || own == NULL ? &ls_im2col_engine : own;
+}
+
 static ls_rc open_layer(ls_math *math, const ls_layer_engine *own, const ls_conv_shape *s, ls_dtype dtype,
                         size_t max_batch, layer *out) {
     size_t element = ls_dtype_size(dtype);
-    *out = (layer){.engine = ls_math_get_mode() == LS_MATH_IM2COL || own == NULL ? &ls_im2col_engine : own,
+    *out = (layer){.engine = choose_engine(own),
                    .stream = ls_math_stream(math),
                    .max_batch = max_batch,
                    .weight_bytes = s->out_channels * s->in_channels * s->kernel_height * s->kernel_width * element,
@@ -113,6 +118,22 @@ ls_rc ls_conv_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dtype, si
     }
     *out = conv;
     return LS_OK;
+}
+
+bool ls_conv_pools(size_t kernel, size_t stride) {
+    const ls_layer_engine *engine = choose_engine(ls_platform_conv_engine());
+    return engine->pools != NULL && engine->pools(kernel, stride);
+}
+
+ls_rc ls_conv_attach(ls_conv *conv, const ls_conv_pool *pool) {
+    const ls_layer_engine *engine = conv->layer.engine;
+    if (engine->attach == NULL) {
+        return ls_fail(LS_BAD_INPUT,
+                       "a max-pooling of %zu x %zu in the same pass as a convolution: the engine of this convolution "
+                       "computes none",
+                       pool->kernel, pool->kernel);
+    }
+    return engine->attach(conv->layer.state, pool);
 }
 
 ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *weight, const void *bias, void *y) {

@@ -11,6 +11,9 @@
 #ifndef LS_GPU_LAYER_MATH_H
 #define LS_GPU_LAYER_MATH_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "gpu/gpu.h"
 
 /* L, the number of samples that lie side by side; a constant of the platform. */
@@ -77,6 +80,24 @@ ls_rc ls_conv_forward(ls_conv *conv, size_t batch, const void *x, const void *we
 ls_rc ls_conv_backward_input(ls_conv *conv, size_t batch, const void *dy, const void *weight, void *dx);
 ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const void *dy, void *dweight, void *dbias);
 void ls_conv_close(ls_conv *conv);
+
+/* A max-pooling behind a convolution, and perhaps a relu behind that, computed in the same pass where the engine can: the
+ * convolution's own outputs and their gradients are then never in memory. The numbers are those of the separate kernels, bit for
+ * bit (gpu/kernels/maxpool.cu, relu.cu). */
+typedef struct ls_conv_pool {
+    size_t kernel; /* and stride: windows lie side by side */
+    bool relu;
+    uint8_t *index; /* device memory for a byte an output value, written forward and read backward */
+    const void *y;  /* with a relu: where forward's y will lie, read backward */
+} ls_conv_pool;
+
+/* Whether the engine of this process's mode computes a max-pooling of this kernel and stride in the same pass as a
+ * convolution. */
+bool ls_conv_pools(size_t kernel, size_t stride);
+
+/* From now on y and dy of this convolution's calls are the pooling's (or the relu's). Before its first call, once, and where
+ * ls_conv_pools says so; else one line and LS_BAD_INPUT. */
+ls_rc ls_conv_attach(ls_conv *conv, const ls_conv_pool *pool);
 
 /* y[n][o] = sum_i weight[o][i] * x[n][i] + bias[o]; the same rules. */
 typedef struct ls_linear ls_linear;

@@ -2,8 +2,24 @@
 
 #include <stdlib.h>
 
+#include "gpu/base/mutant.h"
 #include "reference/cleanup.h"
 #include "reference/replica_internal.h"
+
+/* Which layers the passes of another compute. The faults of single layers need them apart. */
+static void plan_fusion(ls_replica *replica) {
+    const ls_model *model = replica->model;
+    if (LS_MUTANT(tie_takes_last) || LS_MUTANT(relu_lets_through)) {
+        return;
+    }
+    for (size_t i = 0; i < model->layer_count; i += 1 + replica->fused[i]) {
+        const ls_layer_ops *ops = ls_layer_ops_of(model->layers[i].kind);
+        replica->fused[i] = ops->fuses != NULL ? ops->fuses(&model->layers[i], model->layer_count - 1 - i) : 0;
+        for (size_t k = 1; k <= replica->fused[i]; k++) {
+            replica->follows[i + k] = true;
+        }
+    }
+}
 
 /* Gives boundaries their slots. A layer may write over its input unless the layer that made it still needs it for its
  * backward pass, or it is the model's input. */
@@ -13,7 +29,7 @@ static void plan_slots(ls_replica *replica) {
     replica->slot_count = 1;
     for (size_t i = 0; i < model->layer_count; i++) {
         const ls_layer_ops *ops = ls_layer_ops_of(model->layers[i].kind);
-        bool share = ops->identity || (ops->in_place && !output_needed);
+        bool share = replica->follows[i] || ops->identity || (ops->in_place && !output_needed);
         replica->slot_of[i + 1] = share ? replica->slot_of[i] : replica->slot_count++;
         if (!ops->identity) {
             output_needed = ops->needs_output;
@@ -25,6 +41,9 @@ static ls_rc allocate_slots(ls_replica *replica) {
     const ls_model *model = replica->model;
     size_t largest = 0;
     for (size_t b = 0; b <= model->layer_count; b++) {
+        if (b < model->layer_count && replica->follows[b]) { /* values that lie nowhere */
+            continue;
+        }
         size_t slot = replica->slot_of[b];
         ls_shape shape = b == 0 ? model->input : model->layers[b - 1].out;
         size_t count = ls_activation_count(replica->options.max_batch, ls_shape_features(shape));
@@ -92,6 +111,14 @@ static ls_rc open_layers(ls_replica *replica) {
             replica->state_open[i] = true;
         }
     }
+    for (size_t i = 0; i < model->layer_count; i++) {
+        if (replica->fused[i] > 0) {
+            const ls_layer *layer = &model->layers[i];
+            LS_TRY(ls_layer_ops_of(layer->kind)
+                       ->attach(replica->states[i], layer, replica->fused[i], replica->index[i + 1],
+                                replica->slots[replica->slot_of[i + 1]]));
+        }
+    }
     return LS_OK;
 }
 
@@ -100,6 +127,7 @@ static ls_rc open_all(ls_replica *replica) {
     const ls_replica_options *options = &replica->options;
     LS_CUDA(cudaStreamCreateWithFlags(&replica->stream, cudaStreamNonBlocking));
     LS_TRY(ls_math_open(replica->stream, &replica->math));
+    plan_fusion(replica);
     plan_slots(replica);
     LS_TRY(allocate_flat(replica));
     LS_TRY(allocate_slots(replica));

@@ -45,6 +45,8 @@ struct ls_replica {
     void *grad_slots[2];
     void *output_grad;
     uint8_t *index[LS_MODEL_MAX_LAYERS];
+    size_t fused[LS_MODEL_MAX_LAYERS]; /* layers behind this one that its passes compute */
+    bool follows[LS_MODEL_MAX_LAYERS]; /* one of those layers: its own passes are never run */
     void *states[LS_MODEL_MAX_LAYERS];
     bool state_open[LS_MODEL_MAX_LAYERS];
 
@@ -76,7 +78,7 @@ static inline void *ls_replica_at(const ls_replica *replica, void *flat, size_t 
 ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch);
 /* Copies samples to the device and normalises them there. */
 ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch);
-/* What a layer gets in a forward pass. */
+/* What a layer gets in a forward pass; y is that of the last layer which the pass computes. */
 ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t batch);
 
 ls_rc ls_replica_buffers_open(ls_replica *replica);

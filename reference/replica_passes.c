@@ -38,7 +38,7 @@ ls_layer_pass ls_replica_pass(const ls_replica *replica, size_t layer, size_t ba
 }
 
 ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch) {
-    for (size_t i = 0; i < replica->model->layer_count && batch > 0; i++) {
+    for (size_t i = 0; i < replica->model->layer_count && batch > 0; i += 1 + replica->fused[i]) {
         const ls_layer *layer = &replica->model->layers[i];
         ls_layer_pass pass = ls_replica_pass(replica, i, batch);
         if (LS_MUTANT(silent_tf32) && layer->weight != SIZE_MAX) {
@@ -130,6 +130,9 @@ ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
     for (size_t i = replica->model->layer_count; i-- > replica->first_param_layer;) {
         const ls_layer *layer = &replica->model->layers[i];
         const ls_layer_ops *ops = ls_layer_ops_of(layer->kind);
+        if (replica->follows[i]) {
+            continue;
+        }
         ls_layer_pass pass = ls_replica_pass(replica, i, replica->batch);
         pass.dy = grad_of(replica, i + 1);
         if (layer->weight != SIZE_MAX) { /* before the input's gradient, so that its reduction can start sooner */

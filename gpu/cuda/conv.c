@@ -262,8 +262,12 @@ static ls_rc conv_backward_params(void *state, size_t batch, const void *x, cons
     return LS_OK;
 }
 
-static const ls_layer_engine cudnn_engine = {conv_open, conv_forward, conv_backward_input, conv_backward_params,
-                                             conv_close};
+/* No pooling in the same pass: cuDNN's fused operations bring other numbers than the separate ones. */
+static const ls_layer_engine cudnn_engine = {.open = conv_open,
+                                             .forward = conv_forward,
+                                             .backward_input = conv_backward_input,
+                                             .backward_params = conv_backward_params,
+                                             .close = conv_close};
 
 const ls_layer_engine *ls_platform_conv_engine(void) {
     return &cudnn_engine;

@@ -302,8 +302,11 @@ static ls_rc linear_backward_params(void *state, size_t batch, const void *x, co
     return LS_OK;
 }
 
-static const ls_layer_engine lt_engine = {linear_open, linear_forward, linear_backward_input, linear_backward_params,
-                                          linear_close};
+static const ls_layer_engine lt_engine = {.open = linear_open,
+                                          .forward = linear_forward,
+                                          .backward_input = linear_backward_input,
+                                          .backward_params = linear_backward_params,
+                                          .close = linear_close};
 
 const ls_layer_engine *ls_platform_linear_engine(void) {
     return &lt_engine;

@@ -20,6 +20,7 @@ LS_KERNEL maxpool_forward(size_t planes, pool_shape shape, const T *x, T *y, uin
         size_t top_row = row / shape.out_height * shape.height + row % shape.out_height * stride;
         const T *window = x + (top_row * shape.width + column * stride) * L;
         size_t out = (row * shape.out_width + column) * L;
+        index_t chosen[L]; /* apart from the bytes, which would make all vectors as short as theirs */
         LS_LANES(l, L) {
             T top = window[l];
             index_t at = 0;
@@ -32,7 +33,10 @@ LS_KERNEL maxpool_forward(size_t planes, pool_shape shape, const T *x, T *y, uin
                 }
             }
             y[out + l] = top;
-            index[out + l] = static_cast<uint8_t>(at);
+            chosen[l] = at;
+        }
+        LS_LANES(l, L) {
+            index[out + l] = static_cast<uint8_t>(chosen[l]);
         }
     }
 }

@@ -15,6 +15,19 @@ static ls_rc conv_open(ls_math *math, const ls_layer *layer, ls_dtype dtype, siz
     return LS_OK;
 }
 
+/* A max-pooling, and a relu behind it. */
+static size_t conv_fuses(const ls_layer *layer, size_t count) {
+    if (count < 1 || layer[1].kind != LS_LAYER_MAXPOOL || !ls_conv_pools(layer[1].kernel, layer[1].stride)) {
+        return 0;
+    }
+    return count > 1 && layer[2].kind == LS_LAYER_RELU ? 2 : 1;
+}
+
+static ls_rc conv_attach(void *state, const ls_layer *layer, size_t fused, uint8_t *index, const void *y) {
+    ls_conv_pool pool = {.kernel = layer[1].kernel, .relu = fused > 1, .index = index, .y = y};
+    return LS_AT(ls_conv_attach(state, &pool));
+}
+
 static void conv_close(void *state) {
     ls_conv_close(state);
 }
@@ -37,6 +50,8 @@ static ls_rc conv_backward_params(void *state, const ls_layer *layer, const ls_l
 const ls_layer_ops ls_layer_conv = {.needs_input = true,
                                     .open = conv_open,
                                     .close = conv_close,
+                                    .fuses = conv_fuses,
+                                    .attach = conv_attach,
                                     .forward = conv_forward,
                                     .backward_input = conv_backward_input,
                                     .backward_params = conv_backward_params};

@@ -39,6 +39,11 @@ typedef struct ls_layer_ops {
      * close before math. */
     ls_rc (*open)(ls_math *math, const ls_layer *layer, ls_dtype dtype, size_t max_batch, void **state);
     void (*close)(void *state);
+    /* How many of the `count` layers behind this one the platform computes in the same pass; NULL: none. Then y and dy of this
+     * layer's passes are those of the last of them, and attach, NULL without fuses, is called once after open. index: the
+     * pooling's; y: where the passes' y will lie. */
+    size_t (*fuses)(const ls_layer *layer, size_t count);
+    ls_rc (*attach)(void *state, const ls_layer *layer, size_t fused, uint8_t *index, const void *y);
     ls_rc (*forward)(void *state, const ls_layer *layer, const ls_layer_pass *pass);
     ls_rc (*backward_input)(void *state, const ls_layer *layer, const ls_layer_pass *pass);
     /* Comes before backward_input; NULL without weights. dbias is NULL without a bias. */

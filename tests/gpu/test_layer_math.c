@@ -250,6 +250,16 @@ static void check_linear(void) {
     }
 }
 
+/* Large enough for several panels of terms and of rows in each pass. */
+static void check_linear_panels(void) {
+    static const struct { size_t in, out, batch; } cases[] = {{900, 130, 18}, {3, 2, 401}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_conv_shape s = {cases[i].in, 1, 1, cases[i].out, 1, 1, 1, 0};
+        check_layer(&s, LS_FLOAT32, cases[i].batch, 1);
+        check_layer(&s, LS_FLOAT64, cases[i].batch, 1);
+    }
+}
+
 static void test_conv_odd_shapes(void **state) {
     (void)state;
     for_engines(check_odd_shapes);
@@ -263,6 +273,7 @@ static void test_conv_large_shapes(void **state) {
 static void test_linear(void **state) {
     (void)state;
     for_engines(check_linear);
+    for_engines(check_linear_panels);
 }
 
 /* An empty batch has the gradient zero, and nothing else to write. */

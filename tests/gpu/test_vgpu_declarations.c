@@ -231,6 +231,17 @@ static void layer_math(void **state) {
             RUN((cudaError_t)ls_conv_backward_input(conv, BATCH, values(1, d), values(2, d), values(0, d)));
             ls_conv_close(conv);
         }
+        for (int relu = 0; relu < 2; relu++) {
+            const ls_conv_pool pool = {.kernel = 2, .relu = relu, .index = values(4, d), .y = values(1, d)};
+            ls_conv *conv = NULL;
+            shape.padding = 1;
+            assert_int_equal(ls_conv_open(math, &shape, d, BATCH, &conv), LS_OK);
+            assert_int_equal(ls_conv_attach(conv, &pool), LS_OK);
+            RUN((cudaError_t)ls_conv_forward(conv, BATCH, values(0, d), values(2, d), NULL, values(1, d)));
+            RUN((cudaError_t)ls_conv_backward_params(conv, BATCH, values(0, d), values(3, d), values(2, d), NULL));
+            RUN((cudaError_t)ls_conv_backward_input(conv, BATCH, values(3, d), values(2, d), values(0, d)));
+            ls_conv_close(conv);
+        }
         ls_linear *linear = NULL;
         assert_int_equal(ls_linear_open(math, FEATURES, CLASSES, d, BATCH, &linear), LS_OK);
         RUN((cudaError_t)ls_linear_forward(linear, BATCH, values(0, d), values(2, d), values(3, d), values(1, d)));

@@ -13,18 +13,63 @@ enum { VECTOR_BYTES = 32 };
 enum { VECTOR_BYTES = 16 };
 #endif
 
+/* Keeps a loaded vector in a register: compilers fold a load into each multiply-add that uses it, and loads are what
+ * limits loops that use a value twice. */
+#if defined(__x86_64__)
+#define IN_REGISTER(value) __asm__("" : "+v"(value))
+#else
+#define IN_REGISTER(value) ((void)0)
+#endif
+
+#define PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define UNROLL(times) PRAGMA(clang loop unroll_count(times))
+#else
+#define UNROLL(times) PRAGMA(GCC unroll times)
+#endif
+
+/* The first halves of two vectors of 16 bytes, one value of each in turn, and the second halves. */
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define INTERLEAVE_float(a, b, low, high) \
+    (low = __builtin_shufflevector(a, b, 0, 4, 1, 5), high = __builtin_shufflevector(a, b, 2, 6, 3, 7))
+#define INTERLEAVE_double(a, b, low, high) \
+    (low = __builtin_shufflevector(a, b, 0, 2), high = __builtin_shufflevector(a, b, 1, 3))
+#endif
+#endif
+
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b)  JOIN_(a, b)
 /* The name of a function or type for the element type at hand. */
 #define TYPED(name) JOIN(name, REAL)
 
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* The integers of the same size. */
+typedef int32_t integer_float;
+typedef int64_t integer_double;
+
 #define REAL float
+/* in this order */
+#include "gpu/vgpu/math/direct_pool.inc"
+
 #include "gpu/vgpu/math/direct_correlate.inc"
+
 #include "gpu/vgpu/math/direct_gather.inc"
+
+#include "gpu/vgpu/math/direct_product.inc"
 #undef REAL
 #define REAL double
+/* in this order */
+#include "gpu/vgpu/math/direct_pool.inc"
+
 #include "gpu/vgpu/math/direct_correlate.inc"
+
 #include "gpu/vgpu/math/direct_gather.inc"
+
+#include "gpu/vgpu/math/direct_product.inc"
 #undef REAL
 
 extern const direct_isa DIRECT_ISA;
@@ -32,7 +77,10 @@ const direct_isa DIRECT_ISA = {
     .name = DIRECT_ISA_NAME,
     .description = "direct, " DIRECT_ISA_NAME,
     .vector_bytes = VECTOR_BYTES,
-    .gather = {gather_float, gather_double},
+    .forward = {forward_float, forward_double},
+    .backward = {backward_float, backward_double},
     .correlate = {correlate_float, correlate_double},
-    .channel_sums = {channel_sums_float, channel_sums_double},
+    .row_sums = {row_sums_float, row_sums_double},
+    .product = {product_float, product_double},
+    .turn = {turn_float, turn_double},
 };

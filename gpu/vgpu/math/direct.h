@@ -1,14 +1,16 @@
-/* Direct convolution on activations of 16 samples side by side, compiled once for each instruction set (direct.c).
+/* Convolutions and matrix products on activations of 16 samples side by side, compiled once for each instruction set
+ * (direct.c).
  *
- * Two loops serve everything. A *gather* computes each output value from the inputs that it depends on: the forward
- * convolution, and the gradient with respect to the input (a convolution of dy with mirrored weights). A *correlation*
- * computes the gradient of the weights. A linear layer is a 1 x 1 convolution of a 1 x 1 image.
+ * Three loops serve everything. A *gather* computes each output value of a convolution from the inputs that it depends on:
+ * the forward convolution, and the gradient with respect to the input (a convolution of dy with mirrored weights). A
+ * *correlation* computes the gradient of a convolution's weights. A *product* of matrices is what a linear layer consists of.
  *
  * A *block* is 16 samples: [channel][row][column][16]. */
 #ifndef LS_GPU_VGPU_MATH_DIRECT_H
 #define LS_GPU_VGPU_MATH_DIRECT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 enum { DIRECT_LANES = 16 };
 
@@ -18,7 +20,27 @@ typedef struct direct_range {
     size_t source, tap, count;
 } direct_range;
 
-/* A gather computes 4 or 5 output channels together. */
+/* A max-pooling behind a convolution, of windows that lie side by side, computed in the same pass: outputs go from the
+ * convolution's rows in the first-level cache to the pooling's; backward, gradients go from the pooling's to a part of the
+ * convolution's, which is there to be read at once. */
+typedef struct direct_pool {
+    size_t side; /* of a window */
+    int relu;    /* behind the pooling */
+    size_t channels, in_height, in_width, out_height, out_width;
+    void *strip; /* [2][group][side][in_width][16]: a pooling's row of the convolution, of one block or two */
+    void
+        *spread; /* [2][channels][in_height][in_width][16]: gradients of the convolution, of a tile or a block or two */
+    void *numbers; /* [out_width][16]: integers as wide as the elements */
+} direct_pool;
+
+/* Gradients that a convolution gets. */
+typedef struct direct_gradient {
+    const void *dy;       /* of its own outputs, or with a pooling of the pooling's (or the relu's) */
+    const uint8_t *index; /* of a pooling: which value of the window was taken */
+    const void *y;        /* with a relu: its output */
+} direct_gradient;
+
+/* A gather computes 4 or 5 output channels together, a product as many rows. */
 enum { DIRECT_GROUP_SMALL = 4, DIRECT_GROUP_LARGE = 5 };
 
 typedef struct direct_gather {
@@ -26,6 +48,7 @@ typedef struct direct_gather {
     size_t out_channels, out_height, out_width;
     size_t tap_rows, tap_columns, tap_step;
     size_t group;          /* output channels computed together, 4 or 5 */
+    direct_pool *pool;     /* NULL: none */
     direct_range *rows;    /* [out_height] */
     direct_range *columns; /* [out_width] */
     void *packed;          /* [ceil(out_channels/group)][in_channels][tap_rows][tap_columns][group] */
@@ -41,29 +64,51 @@ typedef struct direct_correlation {
     size_t in_channels, in_height, in_width;
     size_t out_channels, out_height, out_width;
     size_t stride, padding;
+    direct_pool *pool;  /* NULL: none */
     size_t taps;        /* in_channels * kernel height * kernel width */
     size_t *tap_offset; /* [taps rounded up to DIRECT_TAPS]: elements from a pixel's window corner in a padded block */
     size_t tile_blocks; /* blocks and output rows that are walked with the sums in registers */
     size_t tile_rows;
     int outs_inner;       /* which of the two loops over sums is the inner one */
-    int keep_sums;        /* all sums are kept in memory from tile to tile; else the tiles are the inner loop */
+    size_t chunk_taps;    /* taps, a multiple of DIRECT_TAPS, whose sums for all outputs are kept from tile to tile */
     size_t padded_blocks; /* 0: no padding, x is read as it is */
     void *padded;         /* [padded_blocks][in_channels][in_height+2p][in_width+2p][16], zero border */
-    void *sums;           /* of one pair of groups, or of all with keep_sums, one vector each */
+    void *sums;      /* [out_channels/DIRECT_OUTS][chunk_taps/DIRECT_TAPS][DIRECT_OUTS][DIRECT_TAPS], a vector each */
+    void *bias_sums; /* [out_channels], a vector each */
 } direct_correlation;
+
+/* C[panel][row][column] = sum over terms of A(row, term) * B[panel][term][column], in the order of the terms. Columns of a
+ * panel lie side by side in B and C: the 16 lanes of a block, or features. Steps are in elements. */
+typedef struct direct_product {
+    size_t rows, columns; /* columns of a panel: 16, or two vectors */
+    size_t group;         /* rows computed together, 4 or 5 */
+    size_t a_row, a_term;
+    size_t b_panel, b_term;
+    size_t c_panel, c_row;
+    size_t row_panel, term_panel; /* what is walked while it lies in a cache */
+} direct_product;
 
 /* The functions of one instruction set, [LS_FLOAT32] and [LS_FLOAT64]. Every sum has a fixed order. */
 typedef struct direct_isa {
     const char *name;        /* baseline, AVX2 or AVX-512 */
     const char *description; /* "direct, <name>" */
     size_t vector_bytes;
-    /* Packs the weights, then y = gather(x) + bias; bias may be NULL. */
-    void (*gather[2])(const direct_gather *plan, size_t blocks, const void *x, const void *weight, const void *bias,
-                      void *y);
-    /* dweight = sum over samples and pixels of dy * x; no block gives zeros. */
-    void (*correlate[2])(const direct_correlation *plan, size_t blocks, const void *x, const void *dy, void *dweight);
-    /* dbias[o] = sum over samples and pixels of dy. */
-    void (*channel_sums[2])(size_t blocks, size_t channels, size_t pixels, const void *dy, void *dbias);
+    /* Packs the weights, then y = gather(x) + bias, or the pooling of it; bias may be NULL. index: the pooling's. */
+    void (*forward[2])(const direct_gather *plan, size_t blocks, const void *x, const void *weight, const void *bias,
+                       void *y, uint8_t *index);
+    /* dx = gather(dy), likewise. */
+    void (*backward[2])(const direct_gather *plan, size_t blocks, const direct_gradient *dy, const void *weight,
+                        void *dx);
+    /* dweight = sum over samples and pixels of dy * x, dbias = that of dy, which may be NULL; no block gives zeros. */
+    void (*correlate[2])(const direct_correlation *plan, size_t blocks, const void *x, const direct_gradient *dy,
+                         void *dweight, void *dbias);
+    /* sums[r] = sum over samples of dy[block][r][16]. */
+    void (*row_sums[2])(size_t blocks, size_t rows, const void *dy, void *sums);
+    /* c = product(a, b) + bias of the row, over at least one term; bias may be NULL. */
+    void (*product[2])(const direct_product *plan, size_t panels, size_t terms, const void *a, const void *b,
+                       const void *bias, void *c);
+    /* x[block][feature][16] -> turned[feature/columns][max_blocks*16 samples][columns], the last columns filled up by 0. */
+    void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t columns, const void *x, void *turned);
 } direct_isa;
 
 /* The best instruction set of this processor, or the one that LOCKSTEP_VGPU_ISA names (baseline, AVX2, AVX-512); NULL

@@ -1,5 +1,7 @@
 /* Plans for the loops of direct.h: which inputs each pixel reads, how sums are grouped, and the scratch memory. */
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu/vgpu/math/plan.h"
 
@@ -37,18 +39,17 @@ static void backward_ranges(size_t in, size_t out, size_t kernel, size_t stride,
     }
 }
 
-/* The group that wastes least in the last, not full one; with equal waste the larger, which uses the registers best. */
-static size_t choose_group(size_t channels) {
+size_t direct_group(size_t channels) {
     return round_up(channels, DIRECT_GROUP_LARGE) <= round_up(channels, DIRECT_GROUP_SMALL) ? DIRECT_GROUP_LARGE
                                                                                             : DIRECT_GROUP_SMALL;
 }
 
 static ls_rc gather_alloc(direct_gather *g, size_t element) {
-    g->group = choose_group(g->out_channels);
+    g->group = direct_group(g->out_channels);
     size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");
-    g->packed = ls_calloc(weights, element, "packed weights of a convolution");
+    g->packed = direct_memory(weights, element, "packed weights of a convolution");
     return g->rows != NULL && g->columns != NULL && g->packed != NULL ? LS_OK : LS_DEVICE_FAILED;
 }
 
@@ -103,8 +104,7 @@ static size_t walk_bytes(const ls_conv_shape *s, size_t rows, size_t element) {
 }
 
 /* Tiles that fit the first-level cache: several blocks where an image is small, some rows where it is large. */
-static void choose_tiles(const ls_conv_shape *s, size_t element, size_t blocks, size_t vector_bytes,
-                         direct_correlation *c) {
+static void choose_tiles(const ls_conv_shape *s, size_t element, size_t vector_bytes, direct_correlation *c) {
     c->tile_rows = c->out_height > 1 ? c->out_height : 1;
     while (c->tile_rows > 1 && walk_bytes(s, c->tile_rows, element) > tile_bytes) {
         c->tile_rows--;
@@ -116,10 +116,11 @@ static void choose_tiles(const ls_conv_shape *s, size_t element, size_t blocks, 
     }
     size_t dy_bytes = c->out_channels * c->tile_blocks * c->tile_rows * c->out_width * DIRECT_LANES * element;
     c->outs_inner = dy_bytes <= tile_bytes / 2;
-    size_t sums = round_up(c->out_channels, DIRECT_OUTS) * round_up(c->taps, DIRECT_TAPS) * vector_bytes;
-    size_t tiles =
-        round_up(blocks, c->tile_blocks) / c->tile_blocks * (round_up(c->out_height, c->tile_rows) / c->tile_rows);
-    c->keep_sums = tiles > 1 && sums <= kept_bytes;
+    size_t taps = round_up(c->taps, DIRECT_TAPS);
+    size_t tap_bytes = round_up(c->out_channels, DIRECT_OUTS) * vector_bytes;
+    size_t most = kept_bytes / tap_bytes / DIRECT_TAPS * DIRECT_TAPS;
+    size_t chunks = most > 0 ? round_up(taps, most) / most : taps / DIRECT_TAPS;
+    c->chunk_taps = round_up((taps + chunks - 1) / chunks, DIRECT_TAPS);
 }
 
 static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t max_batch, size_t vector_bytes,
@@ -137,11 +138,12 @@ static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t
     size_t taps = round_up(c->taps, DIRECT_TAPS);
     size_t height = s->in_height + 2 * s->padding;
     size_t width = s->in_width + 2 * s->padding;
-    choose_tiles(s, element, blocks, vector_bytes, c);
-    size_t sums = c->keep_sums ? round_up(c->out_channels, DIRECT_OUTS) * taps : (size_t)DIRECT_OUTS * DIRECT_TAPS;
+    choose_tiles(s, element, vector_bytes, c);
     c->tap_offset = ls_calloc(taps, sizeof *c->tap_offset, "taps of a convolution");
-    c->sums = ls_calloc(sums, vector_bytes, "sums of a weight gradient");
-    if (c->tap_offset == NULL || c->sums == NULL) {
+    c->sums = direct_memory(round_up(c->out_channels, DIRECT_OUTS) * c->chunk_taps, vector_bytes,
+                            "sums of a weight gradient");
+    c->bias_sums = direct_memory(c->out_channels, 2 * DIRECT_LANES * element, "sums of a bias gradient");
+    if (c->tap_offset == NULL || c->sums == NULL || c->bias_sums == NULL) {
         return LS_DEVICE_FAILED;
     }
     for (size_t tap = 0; tap < taps; tap++) { /* a tap beyond the last repeats it; its sums are not used */
@@ -152,12 +154,26 @@ static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t
         c->tap_offset[tap] = ((channel * height + ky) * width + kx) * DIRECT_LANES;
     }
     if (s->padding > 0) {
-        c->padded_blocks = c->keep_sums ? 1 : blocks;
-        c->padded = ls_calloc(c->padded_blocks * s->in_channels * height * width, DIRECT_LANES * element,
-                              "padded input of a convolution");
+        c->padded_blocks = c->chunk_taps >= c->taps ? 1 : blocks;
+        c->padded = direct_memory(c->padded_blocks * s->in_channels * height * width, DIRECT_LANES * element,
+                                  "padded input of a convolution");
         return c->padded != NULL ? LS_OK : LS_DEVICE_FAILED;
     }
     return LS_OK;
+}
+
+void *direct_memory(size_t count, size_t element, const char *what) {
+    enum { LINE = 64 };
+    if (count > (SIZE_MAX - LINE) / element) {
+        return ls_calloc(count, element, what); /* which says why not */
+    }
+    size_t bytes = round_up(count * element > 0 ? count * element : 1, LINE);
+    void *memory = aligned_alloc(LINE, bytes);
+    if (memory == NULL) {
+        (void)ls_fail(LS_DEVICE_FAILED, "out of memory: %zu bytes for %s", bytes, what);
+        return NULL;
+    }
+    return memset(memory, 0, bytes);
 }
 
 ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch,
@@ -186,6 +202,10 @@ void direct_plans_free(direct_plans *plans) {
     }
     free(plans->backward_params.tap_offset);
     free(plans->backward_params.sums);
+    free(plans->backward_params.bias_sums);
     free(plans->backward_params.padded);
+    free(plans->pool.strip);
+    free(plans->pool.numbers);
+    free(plans->pool.spread);
     *plans = (direct_plans){0};
 }

@@ -1,0 +1,132 @@
+/* A linear layer as three products of matrices (direct.h), none of which repacks the weights:
+ *
+ *   y  = W x:    rows are outputs, terms inputs, columns the samples of a block.
+ *   dx = W' dy:  rows are inputs, terms outputs, columns the samples of a block.
+ *   dW = dy x':  rows are outputs, terms samples, columns inputs; for these x is turned, so that they lie side by
+ *                side, and dy too, so that samples are one row of terms. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/vgpu/math/plan.h"
+
+/* B's part of a panel of terms for one pair of vectors. Where A's terms lie side by side it is the larger: a row of weights is
+ * then read in one go, which the processor foresees, and B comes in time from a second-level cache. */
+static const size_t near_bytes = 64 * 1024;
+static const size_t first_level = 24 * 1024;
+/* A's part of a panel of terms and rows, in a second-level cache of 256 KiB or more. */
+static const size_t second_level = 128 * 1024;
+/* Pages that a walk over a panel's terms may touch: a processor finds about 64 without looking them up. Few terms also bear
+ * it that rows of a power of two share a set of a cache. */
+enum { PAGES = 48, PAGE_BYTES = 4096 };
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static size_t at_least(size_t least, size_t value) {
+    return value < least ? least : value;
+}
+
+/* Panels of terms are equal ones, as few as may be. */
+static void choose_panels(direct_product *p, size_t terms, size_t pair_bytes, size_t element) {
+    size_t most = at_least(1, (p->a_term == 1 ? near_bytes : first_level) / pair_bytes);
+    most = smaller(most, at_least(PAGES, PAGES * PAGE_BYTES / (p->a_term * element)));
+    size_t panels = (terms + most - 1) / most;
+    p->group = direct_group(p->rows);
+    p->term_panel = (terms + panels - 1) / panels;
+    p->row_panel = at_least(1, second_level / (p->term_panel * element) / p->group) * p->group;
+}
+
+/* Memory that a layer's gradients go through. */
+static ls_rc allocate(direct_linear *plans, size_t blocks, size_t element) {
+    size_t columns = plans->rest.columns, samples = blocks * DIRECT_LANES;
+    size_t padded = (plans->in + columns - 1) / columns * columns;
+    plans->turned = direct_memory(samples * padded, element, "the turned input of a linear layer");
+    plans->turned_dy = direct_memory(samples * plans->out, element, "the turned gradient of a linear layer");
+    plans->corner = direct_memory(plans->out * columns, element, "the last columns of a linear layer's gradient");
+    return plans->turned != NULL && plans->turned_dy != NULL && plans->corner != NULL ? LS_OK : LS_DEVICE_FAILED;
+}
+
+ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype dtype, size_t max_batch,
+                         direct_linear *plans) {
+    const size_t element = ls_dtype_size(dtype), pair = 2 * isa->vector_bytes, columns = pair / element;
+    const size_t blocks = at_least(1, (max_batch + DIRECT_LANES - 1) / DIRECT_LANES);
+    *plans = (direct_linear){.dtype = dtype, .max_batch = max_batch, .in = in, .out = out};
+    plans->forward = (direct_product){.rows = out,
+                                      .columns = DIRECT_LANES,
+                                      .a_row = in,
+                                      .a_term = 1,
+                                      .b_panel = in * DIRECT_LANES,
+                                      .b_term = DIRECT_LANES,
+                                      .c_panel = out * DIRECT_LANES,
+                                      .c_row = DIRECT_LANES};
+    plans->backward_input = (direct_product){.rows = in,
+                                             .columns = DIRECT_LANES,
+                                             .a_row = 1,
+                                             .a_term = in,
+                                             .b_panel = out * DIRECT_LANES,
+                                             .b_term = DIRECT_LANES,
+                                             .c_panel = in * DIRECT_LANES,
+                                             .c_row = DIRECT_LANES};
+    plans->backward_params = (direct_product){.rows = out,
+                                              .columns = columns,
+                                              .a_row = 1,
+                                              .a_term = out,
+                                              .b_panel = blocks * DIRECT_LANES * columns,
+                                              .b_term = columns,
+                                              .c_panel = columns,
+                                              .c_row = in};
+    choose_panels(&plans->forward, in, pair, element);
+    choose_panels(&plans->backward_input, out, pair, element);
+    choose_panels(&plans->backward_params, blocks * DIRECT_LANES, pair, element);
+    plans->rest = plans->backward_params;
+    plans->rest.c_row = columns;
+    ls_rc rc = allocate(plans, blocks, element);
+    if (rc != LS_OK) {
+        direct_linear_free(plans);
+    }
+    return rc;
+}
+
+void direct_linear_free(direct_linear *plans) {
+    free(plans->turned);
+    free(plans->turned_dy);
+    free(plans->corner);
+    *plans = (direct_linear){0};
+}
+
+void direct_linear_forward(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *x,
+                           const void *weight, const void *bias, void *y) {
+    isa->product[plans->dtype](&plans->forward, blocks, plans->in, weight, x, bias, y);
+}
+
+void direct_linear_backward_input(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *dy,
+                                  const void *weight, void *dx) {
+    isa->product[plans->dtype](&plans->backward_input, blocks, plans->out, weight, dy, NULL, dx);
+}
+
+void direct_linear_backward_params(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *x,
+                                   const void *dy, void *dweight, void *dbias) {
+    const size_t element = ls_dtype_size(plans->dtype), columns = plans->rest.columns;
+    const size_t panels = plans->in / columns, left = plans->in % columns, samples = blocks * DIRECT_LANES;
+    const size_t max_blocks = plans->rest.b_panel / columns / DIRECT_LANES;
+    if (dbias != NULL) {
+        isa->row_sums[plans->dtype](blocks, plans->out, dy, dbias);
+    }
+    if (blocks == 0) {
+        memset(dweight, 0, plans->out * plans->in * element);
+        return;
+    }
+    isa->turn[plans->dtype](blocks, max_blocks, plans->in, columns, x, plans->turned);
+    isa->turn[plans->dtype](blocks, max_blocks, plans->out, plans->out, dy, plans->turned_dy);
+    isa->product[plans->dtype](&plans->backward_params, panels, samples, plans->turned_dy, plans->turned, NULL,
+                               dweight);
+    if (left > 0) {
+        const char *last = (const char *)plans->turned + panels * plans->rest.b_panel * element;
+        isa->product[plans->dtype](&plans->rest, 1, samples, plans->turned_dy, last, NULL, plans->corner);
+        for (size_t row = 0; row < plans->out; row++) {
+            memcpy((char *)dweight + (row * plans->in + panels * columns) * element,
+                   (const char *)plans->corner + row * columns * element, left * element);
+        }
+    }
+}
