@@ -48,7 +48,7 @@ for source in "$LOCKSTEP_SOURCE"/gpu/kernels/*.cu; do
   [ -s "$report" ] || fail "no report of ptxas for $name.cu: $report"
   figures "$report" >"$work/figures"
   grep -oE '\bLS_KERNEL [a-z_0-9]+' "$source" | cut -d ' ' -f 2 | while read -r kernel; do
-    grep -qE "[0-9]$kernel(I|v|[a-z])" "$work/figures" || fail "no figures of kernel $kernel in $report"
+    grep -qE "[0-9]$kernel[A-Za-z0-9]" "$work/figures" || fail "no figures of kernel $kernel in $report"
   done
   limit=$(awk -v name="$name" '$1 == name { print $2, $3, $4 }' "$limits")
   [ -n "$limit" ] || fail "no line for $name in $limits"
