@@ -142,7 +142,8 @@ void ls_oracle_spread_forward(ls_oracle *oracle, const ls_oracle_pass *pass, dou
     ls_oracle_kinds[layer->kind]->forward(&squares);
     size_t channels = layer->out.channels;
     size_t plane = ls_shape_features(layer->out) / channels * LANES;
-    double n = (double)(oracle->model->params[layer->weight].count / channels + 1); /* the bias is one of them */
+    size_t weights = oracle->model->params[layer->weight].count / channels;
+    double n = (double)weights + 1; /* the bias is one of them */
     double u = oracle->spread->unit_roundoff;
     for (size_t i = 0; i < channels * plane; i++) {
         double bias = pass->bias != NULL ? pass->bias[i / plane] : 0;

@@ -194,8 +194,7 @@ static void a_run_survives_its_command_line(void **state) {
         "--impl ddp --devices 5 --ranks threads --model seed-conv --data synthetic:77 --normalize 0.1307,0.3081",
         "--impl ddp --devices 2 --drop-last --no-shuffle --loader-threads 0",
         "--impl dp --devices 2 --normalize 0.485/0.456/0.406,0.229/0.224/0.225",
-        "--impl mpi --devices 2 --normalize none --dtype float64 --math im2col --epochs 2 --steps 0 --lr 0.1 "
-        "--momentum 0",
+        "--impl mpi --devices 2 --normalize none --dtype float64 --math im2col --epochs 2 --lr 0.1 --momentum 0",
         "--impl single --devices 1 --global-batch 130 --seed 42 --log-every 0 --bucket-bytes 4097 --timeout 0.3",
         "--impl ddp --devices 2 --lr 0.30000000000000004 --weight-decay 1e-4 --save x.safetensors",
         "--optimizer adam --lr 0.01", /* SGD's usual rate is not Adam's */
