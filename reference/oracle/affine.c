@@ -60,37 +60,40 @@ static size_t tap_input(const tap *t, size_t r, size_t c) {
     return ((r * t->stride + t->row - t->padding) * t->in_width + c * t->stride + t->column - t->padding) * LANES;
 }
 
-static void tap_forward(const tap *t, double w, const double *x, double *y) {
-    for (size_t r = t->row_first; r < t->row_end; r++) {
-        double *to = y + (r * t->out_width + t->column_first) * LANES;
-        const double *from = x + tap_input(t, r, t->column_first);
-        for (size_t c = t->column_first; c < t->column_end; c++) {
-            for (size_t lane = 0; lane < LANES; lane++) {
-                to[lane] += w * from[lane];
-            }
-            to += LANES;
-            from += t->stride * LANES;
-        }
-    }
-}
-
-static void tap_dx(const tap *t, double w, const double *dy, double *dx) {
-    for (size_t r = t->row_first; r < t->row_end; r++) {
-        const double *from = dy + (r * t->out_width + t->column_first) * LANES;
-        double *to = dx + tap_input(t, r, t->column_first);
-        for (size_t c = t->column_first; c < t->column_end; c++) {
-            for (size_t lane = 0; lane < LANES; lane++) {
-                to[lane] += w * from[lane];
-            }
-            from += LANES;
-            to += t->stride * LANES;
-        }
-    }
-}
-
 /* One accumulator of the device's type. */
 static double one_more(const ls_oracle_pass *pass, double sum, double a, double b) {
     return pass->unit_roundoff > DBL_EPSILON ? (double)((float)sum + (float)a * (float)b) : sum + a * b;
+}
+
+/* to += w*from, of so many values in steps. */
+static void add_products(const ls_oracle_pass *pass, double w, const double *from, size_t from_step, double *to,
+                         size_t to_step, size_t count) {
+    for (size_t c = 0; c < count && pass->one_by_one; c++) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            to[c * to_step + lane] = one_more(pass, to[c * to_step + lane], w, from[c * from_step + lane]);
+        }
+    }
+    for (size_t c = 0; c < count && !pass->one_by_one; c++) {
+        for (size_t lane = 0; lane < LANES; lane++) {
+            to[lane] += w * from[lane];
+        }
+        to += to_step;
+        from += from_step;
+    }
+}
+
+static void tap_forward(const ls_oracle_pass *pass, const tap *t, double w, const double *x, double *y) {
+    for (size_t r = t->row_first; r < t->row_end && t->column_first < t->column_end; r++) {
+        add_products(pass, w, x + tap_input(t, r, t->column_first), t->stride * LANES,
+                     y + (r * t->out_width + t->column_first) * LANES, LANES, t->column_end - t->column_first);
+    }
+}
+
+static void tap_dx(const ls_oracle_pass *pass, const tap *t, double w, const double *dy, double *dx) {
+    for (size_t r = t->row_first; r < t->row_end && t->column_first < t->column_end; r++) {
+        add_products(pass, w, dy + (r * t->out_width + t->column_first) * LANES, LANES,
+                     dx + tap_input(t, r, t->column_first), t->stride * LANES, t->column_end - t->column_first);
+    }
 }
 
 static void tap_one_by_one(const ls_oracle_pass *pass, const tap *t, const double *x, const double *dy, double *sum) {
@@ -140,7 +143,7 @@ static void conv_forward(const ls_oracle_pass *pass) {
         for (size_t i = 0; i < layer->in.channels; i++) {
             for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
                 tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
-                tap_forward(&t, *w++, pass->x + i * in_plane * LANES, y);
+                tap_forward(pass, &t, *w++, pass->x + i * in_plane * LANES, y);
             }
         }
     }
@@ -155,7 +158,7 @@ static void conv_dx(const ls_oracle_pass *pass) {
         for (size_t i = 0; i < layer->in.channels; i++) {
             for (size_t k = 0; k < layer->kernel * layer->kernel; k++) {
                 tap t = make_tap(layer, k / layer->kernel, k % layer->kernel);
-                tap_dx(&t, *w++, pass->dy + o * out_plane * LANES, pass->dx + i * in_plane * LANES);
+                tap_dx(pass, &t, *w++, pass->dy + o * out_plane * LANES, pass->dx + i * in_plane * LANES);
             }
         }
     }
@@ -201,10 +204,7 @@ static void linear_forward(const ls_oracle_pass *pass) {
     for (size_t o = 0; o < out; o++) {
         double sums[LANES] = {0};
         for (size_t i = 0; i < in; i++) {
-            double w = pass->weight[o * in + i];
-            for (size_t lane = 0; lane < LANES; lane++) {
-                sums[lane] += w * pass->x[i * LANES + lane];
-            }
+            add_products(pass, pass->weight[o * in + i], pass->x + i * LANES, LANES, sums, LANES, 1);
         }
         for (size_t lane = 0; lane < LANES; lane++) {
             pass->y[o * LANES + lane] = sums[lane] + (pass->bias != NULL ? pass->bias[o] : 0);
@@ -216,15 +216,8 @@ static void linear_dx(const ls_oracle_pass *pass) {
     size_t in = ls_shape_features(pass->layer->in);
     size_t out = ls_shape_features(pass->layer->out);
     for (size_t o = 0; o < out; o++) {
-        double dy[LANES];
-        for (size_t lane = 0; lane < LANES; lane++) {
-            dy[lane] = pass->dy[o * LANES + lane];
-        }
         for (size_t i = 0; i < in; i++) {
-            double w = pass->weight[o * in + i];
-            for (size_t lane = 0; lane < LANES; lane++) {
-                pass->dx[i * LANES + lane] += w * dy[lane];
-            }
+            add_products(pass, pass->weight[o * in + i], pass->dy + o * LANES, LANES, pass->dx + i * LANES, LANES, 1);
         }
     }
 }

@@ -45,9 +45,9 @@ typedef struct ls_oracle_pass {
         *noise; /* NULL: exact; else each result is rounded at random, and relu, maxpool and dropout repeat what
                              * choice says */
     bool sample_squares; /* of an affine kind: params adds squares of samples' sums */
-    bool one_by_one;     /* of an affine kind: params adds term by term, sample by sample, in the device's precision */
-    const double *dy;    /* [out features][LANES] */
-    double *dx;          /* [in features][LANES], zeroed before; NULL: not wanted */
+    bool one_by_one; /* of an affine kind: sums in the device's precision; params adds term by term, sample by sample */
+    const double *dy; /* [out features][LANES] */
+    double *dx;       /* [in features][LANES], zeroed before; NULL: not wanted */
 } ls_oracle_pass;
 
 /* What a kind of layer does. The error bound of an affine layer is its own forward pass over absolute values (see

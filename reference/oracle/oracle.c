@@ -231,7 +231,8 @@ static void forward(ls_oracle *oracle, const ls_oracle_input *input, const ls_or
             }
             if (pass.noise != NULL && kind->affine) {
                 size_t at = ls_oracle_block_offset(model, l + 1, block);
-                ls_oracle_noise_add(pass.noise, pass.y, oracle->errors[l + 1] + at, values_at(model, l + 1) * LANES);
+                ls_oracle_noise_add(&pass, pass.layer->out, pass.y, oracle->errors[l + 1] + at,
+                                    oracle->spread->shared_y[l]);
             }
             if (input->statistics != NULL && model->layers[l].buffer != SIZE_MAX) {
                 take_statistics(model, &pass, input);
@@ -273,7 +274,7 @@ static void backward_dx(ls_oracle *oracle, ls_oracle_pass *pass, size_t block) {
     }
     double *deviations = oracle->spread->dx[pass->layer_index] + at;
     if (pass->noise != NULL) {
-        ls_oracle_noise_add(pass->noise, pass->dx, deviations, ls_shape_features(pass->layer->in) * LANES);
+        ls_oracle_noise_add(pass, pass->layer->in, pass->dx, deviations, oracle->spread->shared_dx[pass->layer_index]);
     } else {
         ls_oracle_spread_dx(oracle, pass, deviations);
     }

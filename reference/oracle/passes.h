@@ -27,6 +27,9 @@ struct ls_oracle {
 typedef struct ls_oracle_spread {
     double unit_roundoff, smallest;
     double *dx[LS_MODEL_MAX_LAYERS]; /* of an affine layer's dx */
+    double *shared_y[LS_MODEL_MAX_LAYERS],
+        *shared_dx[LS_MODEL_MAX_LAYERS]; /* [channels]: what the errors of a group's y and
+                                                                              * dx add up to */
     double *squares; /* [param_count], of affine layers: sums of squared terms; at last the deviations themselves */
     double *sample_squares; /* likewise: sums of the squares of samples' sums of terms */
     double *one_by_one;     /* likewise: the gradients from a single accumulator of the device's precision */
@@ -60,7 +63,8 @@ size_t ls_oracle_block_offset(const ls_model *model, size_t layer, size_t block)
 void ls_oracle_spread_forward(ls_oracle *oracle, const ls_oracle_pass *pass, double *out);
 void ls_oracle_spread_dx(ls_oracle *oracle, const ls_oracle_pass *pass, double *out);
 void ls_oracle_spread_params(ls_oracle *oracle, const ls_oracle_pass *pass);
-/* Adds to each value a random number of its deviation. */
-void ls_oracle_noise_add(const ls_oracle_noise *noise, double *values, const double *deviations, size_t count);
+/* Adds to each value of a block a random number of its deviation, and one of what its channel has in common. */
+void ls_oracle_noise_add(const ls_oracle_pass *pass, ls_shape shape, double *values, const double *deviations,
+                         const double *shared);
 
 #endif

@@ -106,9 +106,17 @@ double ls_oracle_rounded_sum(const ls_oracle_noise *noise, double sum, double n,
     return spread_out(noise, sum, sum_deviation(DBL_EPSILON / 2, 0, &t, sum));
 }
 
-void ls_oracle_noise_add(const ls_oracle_noise *noise, double *values, const double *deviations, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        values[i] = spread_out(noise, values[i], deviations[i]);
+void ls_oracle_noise_add(const ls_oracle_pass *pass, ls_shape shape, double *values, const double *deviations,
+                         const double *shared) {
+    size_t plane = shape.height * shape.width;
+    for (size_t c = 0; c < shape.channels; c++) {
+        double mean = shared[c] / (double)(pass->count * plane);
+        double common = sqrt(3) * mean * random_for(pass->noise, pass->noise->layer, c);
+        for (size_t i = c * plane * LANES; i < (c + 1) * plane * LANES; i++) {
+            if (deviations[i] > 0) {
+                values[i] = spread_out(pass->noise, values[i], deviations[i]) + common;
+            }
+        }
     }
 }
 
@@ -135,6 +143,18 @@ static ls_oracle_pass squared_pass(ls_oracle *oracle, const ls_oracle_pass *pass
     return out;
 }
 
+/* Roundings of like sums are not quite independent: each channel's errors have a small mean, which counts where many of them
+ * are added up again. It is taken from sums in the device's precision: found against values. */
+static void add_shared(const ls_oracle_pass *pass, ls_shape shape, const double *found, const double *values,
+                       double *shared) {
+    size_t plane = shape.height * shape.width;
+    for (size_t i = 0; i < shape.channels * plane; i++) {
+        for (size_t lane = 0; lane < pass->used; lane++) {
+            shared[i / plane] += found[i * LANES + lane] - values[i * LANES + lane];
+        }
+    }
+}
+
 void ls_oracle_spread_forward(ls_oracle *oracle, const ls_oracle_pass *pass, double *out) {
     const ls_layer *layer = pass->layer;
     ls_oracle_pass squares = squared_pass(oracle, pass);
@@ -150,6 +170,12 @@ void ls_oracle_spread_forward(ls_oracle *oracle, const ls_oracle_pass *pass, dou
         terms t = one_group(n, out[i], out[i] + bias * bias, pass->y[i]);
         out[i] = sum_deviation(u, oracle->spread->smallest, &t, pass->y[i]);
     }
+    ls_oracle_pass one_by_one = *pass;
+    one_by_one.one_by_one = true;
+    one_by_one.y = oracle->scratch_dy;
+    one_by_one.y_error = NULL;
+    ls_oracle_kinds[layer->kind]->forward(&one_by_one);
+    add_shared(pass, layer->out, one_by_one.y, pass->y, oracle->spread->shared_y[pass->layer_index]);
 }
 
 void ls_oracle_spread_dx(ls_oracle *oracle, const ls_oracle_pass *pass, double *out) {
@@ -165,6 +191,12 @@ void ls_oracle_spread_dx(ls_oracle *oracle, const ls_oracle_pass *pass, double *
         terms t = one_group(n, out[i], out[i], pass->dx[i]);
         out[i] = sum_deviation(oracle->spread->unit_roundoff, oracle->spread->smallest, &t, pass->dx[i]);
     }
+    ls_oracle_pass one_by_one = *pass;
+    one_by_one.one_by_one = true;
+    one_by_one.dx = oracle->scratch;
+    memset(one_by_one.dx, 0, inputs * LANES * sizeof *one_by_one.dx);
+    ls_oracle_kinds[layer->kind]->dx(&one_by_one);
+    add_shared(pass, layer->in, one_by_one.dx, pass->dx, oracle->spread->shared_dx[pass->layer_index]);
 }
 
 void ls_oracle_spread_params(ls_oracle *oracle, const ls_oracle_pass *pass) {
@@ -231,6 +263,8 @@ static void spread_sums(const ls_oracle *oracle, double samples, const double *t
 static void spread_close(ls_oracle_spread *spread) {
     for (size_t l = 0; l < LS_MODEL_MAX_LAYERS; l++) {
         free(spread->dx[l]);
+        free(spread->shared_y[l]);
+        free(spread->shared_dx[l]);
     }
     free(spread->squares);
     free(spread->sample_squares);
@@ -246,10 +280,13 @@ static int spread_open(const ls_oracle *oracle, const ls_oracle_input *input, co
                                  .sample_squares = calloc(model->param_count, sizeof(double)),
                                  .one_by_one = calloc(model->param_count, sizeof(double))};
     bool complete = spread->squares != NULL && spread->sample_squares != NULL && spread->one_by_one != NULL;
-    for (size_t l = 1; l < model->layer_count; l++) {
-        if (ls_oracle_kinds[model->layers[l].kind]->affine) {
+    for (size_t l = 0; l < model->layer_count; l++) {
+        const ls_layer *layer = &model->layers[l];
+        if (ls_oracle_kinds[layer->kind]->affine) {
             spread->dx[l] = calloc(ls_oracle_block_offset(model, l, oracle->blocks), sizeof(double));
-            complete = complete && spread->dx[l] != NULL;
+            spread->shared_y[l] = calloc(layer->out.channels, sizeof(double));
+            spread->shared_dx[l] = calloc(layer->in.channels, sizeof(double));
+            complete = complete && spread->dx[l] != NULL && spread->shared_y[l] != NULL && spread->shared_dx[l] != NULL;
         }
     }
     if (!complete) {
@@ -266,12 +303,23 @@ static void noise_open(const ls_oracle_input *input, const ls_oracle_draws *draw
     }
 }
 
+static void forget_shared(ls_oracle *oracle) {
+    for (size_t l = 0; l < oracle->model->layer_count; l++) {
+        const ls_layer *layer = &oracle->model->layers[l];
+        if (ls_oracle_kinds[layer->kind]->affine) {
+            memset(oracle->spread->shared_y[l], 0, layer->out.channels * sizeof(double));
+            memset(oracle->spread->shared_dx[l], 0, layer->in.channels * sizeof(double));
+        }
+    }
+}
+
 /* A group without roundings, which leaves their deviations, then with those of each draw. */
 static void draw_group(ls_oracle *oracle, const ls_oracle_input *input, const ls_oracle_group *group,
                        const ls_oracle_draws *draws, ls_oracle_noise *noise, double *total) {
     ls_oracle_decisions unused = {0};
     double loss = 0;
     oracle->noise = NULL;
+    forget_shared(oracle);
     ls_oracle_run(oracle, input, group, total, &loss, &unused);
     for (size_t k = 0; k < draws->count; k++) {
         oracle->noise = &noise[k];
@@ -298,7 +346,10 @@ int ls_oracle_draw(ls_oracle *oracle, const ls_oracle_input *input, const ls_ora
         }
         spread_sums(oracle, (double)input->count, total);
         for (size_t k = 0; k < draws->count; k++) {
-            ls_oracle_noise_add(&noise[k], draws->grads + k * params, spread.squares, params);
+            double *grads = draws->grads + k * params;
+            for (size_t i = 0; i < params; i++) {
+                grads[i] = spread_out(&noise[k], grads[i], spread.squares[i]);
+            }
         }
     }
     oracle->spread = NULL;
