@@ -61,7 +61,7 @@ LS_KERNEL pixel_kernel(size_t batch, size_t features, size_t plane, const uint8_
 template <typename T, size_t L>
 static cudaError_t pixels_of(cudaStream_t stream, size_t batch, size_t features, const uint8_t *pixels,
                              const ls_input_scale &scale, void *x) {
-    if (L > 1) {
+    if constexpr (L > 1) { /* the table is on the stack; GPUs have one lane and do not launch it */
         size_t plane = scale.channels > 1 ? scale.plane : features;
         return LS_LAUNCH((pixel_kernel<T, L>), batch * features, stream, batch, features, plane, pixels, scale,
                          static_cast<T *>(x));
