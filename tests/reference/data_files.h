@@ -15,39 +15,12 @@
 
 #include "reference/dataset.h"
 #include "tests/impls/stderr_capture.h"
-
-static char data_folder[64];
-
-static inline int data_folder_make(void **state) {
-    (void)state;
-    strcpy(data_folder, "/tmp/lockstep-test-data-XXXXXX");
-    return mkdtemp(data_folder) != NULL ? 0 : -1;
-}
-
-static inline int data_folder_remove(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", data_folder);
-    return system(command);
-}
-
-static inline const char *data_path(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", data_folder, name);
-    return path;
-}
-
-static inline void data_write(const char *name, const void *bytes, size_t count) {
-    FILE *file = fopen(data_path(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
+#include "tests/reference/folder.h"
 
 /* "name:FOLDER" or "name:FOLDER/file". */
 static inline const char *data_spec(const char *name, const char *file) {
     static char spec[256];
-    snprintf(spec, sizeof spec, "%s:%s%s%s", name, data_folder, file[0] != '\0' ? "/" : "", file);
+    snprintf(spec, sizeof spec, "%s:%s%s%s", name, folder, file[0] != '\0' ? "/" : "", file);
     return spec;
 }
 

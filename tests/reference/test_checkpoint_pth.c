@@ -11,36 +11,12 @@
 #include <zlib.h>
 
 #include "tests/reference/checkpoint_fixture.h"
+#include "tests/reference/folder.h"
 
 #define BYTES(text) (text), sizeof(text) - 1
 
-static char folder[64];
-
-static int set_up(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/lockstep-test-pth-XXXXXX");
-    return mkdtemp(folder) == NULL;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static const char *path_of(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static void read_file(const char *name, builder *b) {
-    FILE *file = fopen(path_of(name), "rb");
-    assert_non_null(file);
-    b->size = fread(b->data, 1, sizeof b->data, file);
-    assert_true(feof(file));
-    fclose(file);
+    b->size = folder_read(name, b->data, sizeof b->data);
 }
 
 static void add(ls_state *state, const char *name, ls_element element, size_t dims, const size_t *shape,
@@ -88,7 +64,7 @@ static void test_bytes_of_the_file(void **unused) {
     const int64_t n = 7;
     add(&state, "fc.weight", LS_ELEMENT_FLOAT32, 2, (size_t[]){2, 3}, w);
     add(&state, "n", LS_ELEMENT_INT64, 0, NULL, &n);
-    assert_int_equal(ls_state_write(path_of("my model.pth"), &state), LS_OK);
+    assert_int_equal(ls_state_write(folder_path("my model.pth"), &state), LS_OK);
     ls_state_free(&state);
     read_file("my model.pth", &b);
     const char pickle[] = "\x80\x02"
@@ -108,7 +84,7 @@ static void test_bytes_of_the_file(void **unused) {
     at = check_entry(&b, at, "my model/version", BYTES("3\n"));
     assert_memory_equal(b.data + at, "PK\1\2", 4); /* and the rest as libzip, which wrote none of it, understands it */
     int error = 0;
-    zip_t *zip = zip_open(path_of("my model.pth"), ZIP_RDONLY | ZIP_CHECKCONS, &error);
+    zip_t *zip = zip_open(folder_path("my model.pth"), ZIP_RDONLY | ZIP_CHECKCONS, &error);
     assert_non_null(zip);
     assert_int_equal(zip_get_num_entries(zip, 0), 5);
     zip_discard(zip);
@@ -129,8 +105,8 @@ static void test_round_trip(void **unused) {
     add(&state, "empty", LS_ELEMENT_FLOAT32, 2, (size_t[]){0, 300}, NULL);
     const char *const names[] = {"m.pth", "m.pt", "m.safetensors"};
     for (size_t f = 0; f < 3; f++) {
-        assert_int_equal(ls_state_write(path_of(names[f]), &state), LS_OK);
-        assert_int_equal(ls_state_read(path_of(names[f]), &read), LS_OK);
+        assert_int_equal(ls_state_write(folder_path(names[f]), &state), LS_OK);
+        assert_int_equal(ls_state_read(folder_path(names[f]), &read), LS_OK);
         assert_int_equal(read.count, state.count);
         for (size_t i = 0; i < read.count; i++) {
             const ls_state_tensor *a = &state.tensors[i], *b = &read.tensors[i];
@@ -156,7 +132,7 @@ typedef struct zip_entry {
 
 static void make_archive(const char *name, const zip_entry *entries, size_t count) {
     int error = 0;
-    zip_t *zip = zip_open(path_of(name), ZIP_CREATE | ZIP_TRUNCATE, &error);
+    zip_t *zip = zip_open(folder_path(name), ZIP_CREATE | ZIP_TRUNCATE, &error);
     assert_non_null(zip);
     for (size_t i = 0; i < count; i++) {
         zip_source_t *source = zip_source_buffer(zip, entries[i].bytes, entries[i].size, 0);
@@ -302,5 +278,5 @@ int main(void) {
         cmocka_unit_test(test_damaged_archives),
         cmocka_unit_test(test_overlapping_entries),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

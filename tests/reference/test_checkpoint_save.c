@@ -18,46 +18,13 @@
 
 #include "reference/checkpoint/formats.h"
 #include "reference/checkpoint/model_state.h"
+#include "tests/reference/checkpoint_fixture.h"
+#include "tests/reference/folder.h"
 
-static char folder[64];
 static ls_model model;
 
 static int set_up(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/lockstep-test-save-XXXXXX");
-    char error[128];
-    const ls_model_spec spec = {.name = "tiny",
-                                .channels = 1,
-                                .height = 2,
-                                .width = 2,
-                                .classes = 2,
-                                .layer_count = 3,
-                                .layers = {{.kind = LS_LAYER_CONV, .name = "conv1", .out = 3, .kernel = 2},
-                                           {.kind = LS_LAYER_FLATTEN},
-                                           {.kind = LS_LAYER_LINEAR, .name = "fc", .out = 2}}};
-    return mkdtemp(folder) == NULL || ls_model_resolve(&spec, &model, error, sizeof error) != 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static const char *path_of(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static size_t read_file(const char *name, unsigned char *bytes, size_t size) {
-    FILE *file = fopen(path_of(name), "rb");
-    assert_non_null(file);
-    size_t got = fread(bytes, 1, size, file);
-    assert_true(feof(file));
-    fclose(file);
-    return got;
+    return folder_make(state) != 0 || tiny_model(&model) != 0;
 }
 
 static size_t entries(void) {
@@ -82,11 +49,12 @@ static void check_saved(ls_dtype dtype, const char *header) {
         narrow[i] = 0.5F + (float)i;
     }
     void *flat = dtype == LS_FLOAT64 ? (void *)wide : (void *)narrow;
-    assert_int_equal(ls_state_check_output("--save", path_of("m.safetensors"), 0), LS_OK);
-    assert_int_equal(ls_model_save(path_of("m.safetensors"), &model, dtype, &(ls_model_values){.params = flat}), LS_OK);
+    assert_int_equal(ls_state_check_output("--save", folder_path("m.safetensors"), 0), LS_OK);
+    assert_int_equal(ls_model_save(folder_path("m.safetensors"), &model, dtype, &(ls_model_values){.params = flat}),
+                     LS_OK);
     assert_int_equal(entries(), 1);
     unsigned char bytes[2048];
-    size_t size = read_file("m.safetensors", bytes, sizeof bytes);
+    size_t size = folder_read("m.safetensors", bytes, sizeof bytes);
     size_t text = strlen(header);
     size_t padded = (text + 7) / 8 * 8;
     assert_int_equal(size, 8 + padded + model.param_count * element);
@@ -123,13 +91,13 @@ static void test_mode_follows_umask(void **state) {
     (void)state;
     float flat[32] = {0};
     mode_t before = umask(027);
-    assert_int_equal(ls_model_save(path_of("mode.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat}),
-                     LS_OK);
+    assert_int_equal(
+        ls_model_save(folder_path("mode.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat}), LS_OK);
     umask(before);
     struct stat info;
-    assert_int_equal(stat(path_of("mode.safetensors"), &info), 0);
+    assert_int_equal(stat(folder_path("mode.safetensors"), &info), 0);
     assert_int_equal(info.st_mode & 0777, 0640);
-    assert_int_equal(unlink(path_of("mode.safetensors")), 0);
+    assert_int_equal(unlink(folder_path("mode.safetensors")), 0);
 }
 
 static void assert_check_refuses(const char *path, uint64_t bytes, const char *words) {
@@ -163,32 +131,32 @@ static void test_refused_names(void **state) {
     assert_check_refuses("/tmp/.pth", 0, "ends in .pth");
     assert_check_refuses("/nowhere/at/all/m.safetensors", 0, "/nowhere/at/all: No such file");
     assert_check_refuses("/proc/m.pth", 0, "folder that can be written, found /proc");
-    assert_check_refuses(path_of("m.pth"), UINT32_MAX, "save as .safetensors"); /* no zip64 */
-    assert_int_equal(mkdir(path_of("folder.safetensors"), 0700), 0);
-    assert_check_refuses(path_of("folder.safetensors"), 0, "found a folder");
-    assert_int_equal(rmdir(path_of("folder.safetensors")), 0);
+    assert_check_refuses(folder_path("m.pth"), UINT32_MAX, "save as .safetensors"); /* no zip64 */
+    assert_int_equal(mkdir(folder_path("folder.safetensors"), 0700), 0);
+    assert_check_refuses(folder_path("folder.safetensors"), 0, "found a folder");
+    assert_int_equal(rmdir(folder_path("folder.safetensors")), 0);
 }
 
 /* A write that fails (here by the limit on a file's size) keeps the old file and removes the new one. */
 static void test_failed_write_leaves_the_old_file(void **state) {
     (void)state;
     float flat[32] = {0};
-    assert_int_equal(ls_model_save(path_of("m.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat}),
-                     LS_OK);
+    assert_int_equal(
+        ls_model_save(folder_path("m.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat}), LS_OK);
     unsigned char before[2048];
     unsigned char after[2048];
-    size_t size = read_file("m.safetensors", before, sizeof before);
+    size_t size = folder_read("m.safetensors", before, sizeof before);
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     struct rlimit small = {.rlim_cur = 64, .rlim_max = old.rlim_max};
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     flat[0] = 1.0F;
-    ls_rc rc = ls_model_save(path_of("m.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat});
+    ls_rc rc = ls_model_save(folder_path("m.safetensors"), &model, LS_FLOAT32, &(ls_model_values){.params = flat});
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     signal(SIGXFSZ, handler);
     assert_int_equal(rc, LS_BAD_INPUT);
-    assert_int_equal(read_file("m.safetensors", after, sizeof after), size);
+    assert_int_equal(folder_read("m.safetensors", after, sizeof after), size);
     assert_memory_equal(before, after, size);
     assert_int_equal(entries(), 1);
 }
@@ -200,5 +168,5 @@ int main(void) {
         cmocka_unit_test(test_refused_names),
         cmocka_unit_test(test_failed_write_leaves_the_old_file),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

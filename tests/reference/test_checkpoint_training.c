@@ -11,40 +11,14 @@
 #include "reference/checkpoint/model_state.h"
 #include "reference/checkpoint/training.h"
 #include "tests/reference/checkpoint_fixture.h"
+#include "tests/reference/folder.h"
 
-static char folder[64];
 static ls_model model;
 
 enum { COUNT = 23 }; /* conv1: 12 + 3, fc: 6 + 2 */
 
 static int set_up(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/lockstep-test-training-XXXXXX");
-    char error[128];
-    const ls_model_spec spec = {.name = "tiny",
-                                .channels = 1,
-                                .height = 2,
-                                .width = 2,
-                                .classes = 2,
-                                .layer_count = 3,
-                                .layers = {{.kind = LS_LAYER_CONV, .name = "conv1", .out = 3, .kernel = 2},
-                                           {.kind = LS_LAYER_FLATTEN},
-                                           {.kind = LS_LAYER_LINEAR, .name = "fc", .out = 2}}};
-    return mkdtemp(folder) == NULL || ls_model_resolve(&spec, &model, error, sizeof error) != 0 ||
-           model.param_count != COUNT;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static char *path_of(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
+    return folder_make(state) != 0 || tiny_model(&model) != 0 || model.param_count != COUNT;
 }
 
 static void count_up(double *values, double from) {
@@ -63,7 +37,7 @@ static void make_state(const char *prefix, ls_state *state) {
 }
 
 static void write_and_free(const char *name, ls_state *state) {
-    assert_int_equal(ls_state_write(path_of(name), state), LS_OK);
+    assert_int_equal(ls_state_write(folder_path(name), state), LS_OK);
     ls_state_free(state);
 }
 
@@ -79,15 +53,15 @@ static void test_load(void **unused) {
         make_state(prefixes[i / 2], &state);
         assert_string_equal(state.tensors[0].name + strlen(prefixes[i / 2]), "conv1.weight"); /* registration order */
         write_and_free(names[i % 2], &state);
-        assert_int_equal(ls_model_load(path_of(names[i % 2]), &model, LS_FLOAT64, &(ls_model_values){.params = wide}),
-                         LS_OK);
+        assert_int_equal(
+            ls_model_load(folder_path(names[i % 2]), &model, LS_FLOAT64, &(ls_model_values){.params = wide}), LS_OK);
         assert_memory_equal(wide, expected, sizeof wide);
-        assert_int_equal(ls_model_load(path_of(names[i % 2]), &model, LS_FLOAT32, &(ls_model_values){.params = narrow}),
-                         LS_OK);
+        assert_int_equal(
+            ls_model_load(folder_path(names[i % 2]), &model, LS_FLOAT32, &(ls_model_values){.params = narrow}), LS_OK);
         for (size_t k = 0; k < COUNT; k++) {
             assert_true(narrow[k] == (float)expected[k]);
         }
-        assert_int_equal(ls_model_load(path_of(names[i % 2]), &model, LS_FLOAT32, NULL), LS_OK);
+        assert_int_equal(ls_model_load(folder_path(names[i % 2]), &model, LS_FLOAT32, NULL), LS_OK);
     }
 }
 
@@ -101,42 +75,42 @@ static void test_refused_states(void **unused) {
     make_state("", &state);
     assert_int_equal(ls_state_add(&state, "fc2.weight", LS_ELEMENT_FLOAT32, 1, (size_t[]){2}, NULL), LS_OK);
     write_and_free("x.pth", &state);
-    expect_line(load, path_of("x.pth"), "tensor 'fc2.weight' is unknown to model tiny");
+    expect_line(load, folder_path("x.pth"), "tensor 'fc2.weight' is unknown to model tiny");
 
     make_state("", &state);
     state.tensors[1].name[0] = 'k';
     write_and_free("x.pth", &state);
-    expect_line(load, path_of("x.pth"),
+    expect_line(load, folder_path("x.pth"),
                 "tensor 'conv1.bias' of model tiny is missing; the file has 4 tensors, the first "
                 "'conv1.weight'");
 
     make_state("module.", &state); /* a prefix that not all have is no wrapper's */
     assert_int_equal(ls_state_add(&state, "fc.bias", LS_ELEMENT_FLOAT32, 1, (size_t[]){2}, NULL), LS_OK);
     write_and_free("x.pth", &state);
-    expect_line(load, path_of("x.pth"), "tensor 'conv1.weight' of model tiny is missing");
+    expect_line(load, folder_path("x.pth"), "tensor 'conv1.weight' of model tiny is missing");
 
     make_state("", &state);
     state.tensors[2].shape[0] = 3;
     state.tensors[2].shape[1] = 2;
     write_and_free("x.pth", &state);
-    expect_line(load, path_of("x.pth"), "tensor 'fc.weight': model tiny expects the shape [2, 3], found [3, 2]");
+    expect_line(load, folder_path("x.pth"), "tensor 'fc.weight': model tiny expects the shape [2, 3], found [3, 2]");
 
     make_state("", &state);
     state.tensors[3].element = LS_ELEMENT_INT64;
     write_and_free("x.pth", &state);
-    expect_line(load, path_of("x.pth"), "tensor 'fc.bias': expected floating-point values, found int64");
+    expect_line(load, folder_path("x.pth"), "tensor 'fc.bias': expected floating-point values, found int64");
 
     write_and_free("x.pth", &state); /* nothing at all */
-    expect_line(load, path_of("x.pth"), "is missing; the file has 0 tensors");
+    expect_line(load, folder_path("x.pth"), "is missing; the file has 0 tensors");
 
-    expect_line(load, path_of("none.pth"), "none.pth: cannot be opened: No such file");
+    expect_line(load, folder_path("none.pth"), "none.pth: cannot be opened: No such file");
     expect_line(load, folder, "ends in .pth, .pt or .safetensors");
-    FILE *empty = fopen(path_of("empty.pth"), "w");
+    FILE *empty = fopen(folder_path("empty.pth"), "w");
     assert_non_null(empty);
     fclose(empty);
-    expect_line(load, path_of("empty.pth"), "found an empty file");
-    assert_int_equal(mkfifo(path_of("pipe.pth"), 0600), 0);
-    expect_line(load, path_of("pipe.pth"), "found a device, pipe or socket");
+    expect_line(load, folder_path("empty.pth"), "found an empty file");
+    assert_int_equal(mkfifo(folder_path("pipe.pth"), 0600), 0);
+    expect_line(load, folder_path("pipe.pth"), "found a device, pipe or socket");
 }
 
 /* A run of 2 ranks after 3 epochs; params and momentum are arrays of COUNT. */
@@ -167,19 +141,20 @@ static void test_training_round_trip(void **unused) {
     count_up(momentum, 100);
     params[3] = -0.0;
     ls_training written = a_training(params, momentum), read = a_training(params_read, momentum_read);
-    assert_int_equal(ls_training_write(path_of("c.safetensors"), &model, &written), LS_OK);
+    assert_int_equal(ls_training_write(folder_path("c.safetensors"), &model, &written), LS_OK);
     read.epochs = read.steps = read.optimizer_step = 0;
-    assert_int_equal(ls_training_read(path_of("c.safetensors"), &model, &read), LS_OK);
+    assert_int_equal(ls_training_read(folder_path("c.safetensors"), &model, &read), LS_OK);
     assert_memory_equal(params, params_read, sizeof params);
     assert_memory_equal(momentum, momentum_read, sizeof momentum);
     assert_int_equal(read.epochs, 3);
     assert_int_equal(read.steps, 30);
     assert_int_equal(read.optimizer_step, 30);
-    assert_int_equal(ls_model_load(path_of("c.safetensors"), &model, LS_FLOAT64, &(ls_model_values){.params = loaded}),
-                     LS_OK); /* its parameters alone */
+    assert_int_equal(
+        ls_model_load(folder_path("c.safetensors"), &model, LS_FLOAT64, &(ls_model_values){.params = loaded}),
+        LS_OK); /* its parameters alone */
     assert_memory_equal(params, loaded, sizeof params);
     ls_state state = {0}; /* the names that others may read it by */
-    assert_int_equal(ls_state_read(path_of("c.safetensors"), &state), LS_OK);
+    assert_int_equal(ls_state_read(folder_path("c.safetensors"), &state), LS_OK);
     assert_int_equal(state.count, 8);
     assert_non_null(ls_state_find(&state, "model.conv1.weight"));
     assert_non_null(ls_state_find(&state, "optimizer.momentum_buffer.fc.bias"));
@@ -188,14 +163,14 @@ static void test_training_round_trip(void **unused) {
 }
 
 static ls_rc resume(void *training) {
-    return ls_training_read(path_of("c.safetensors"), &model, training);
+    return ls_training_read(folder_path("c.safetensors"), &model, training);
 }
 
 static void test_other_runs_are_refused(void **unused) {
     (void)unused;
     double params[COUNT] = {0}, momentum[COUNT] = {0};
     ls_training written = a_training(params, momentum), other;
-    assert_int_equal(ls_training_write(path_of("c.safetensors"), &model, &written), LS_OK);
+    assert_int_equal(ls_training_write(folder_path("c.safetensors"), &model, &written), LS_OK);
     assert_int_equal(resume(&written), LS_OK);
     other = written;
     other.dtype = LS_FLOAT32;
@@ -239,8 +214,8 @@ static void test_damaged_checkpoints(void **unused) {
     const char *const bad[] = {"", "x", "-1", "3 ", "99999999999999999999", "18446744073709551615"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_state state = {0};
-        assert_int_equal(ls_training_write(path_of("c.safetensors"), &model, &training), LS_OK);
-        assert_int_equal(ls_state_read(path_of("c.safetensors"), &state), LS_OK);
+        assert_int_equal(ls_training_write(folder_path("c.safetensors"), &model, &training), LS_OK);
+        assert_int_equal(ls_state_read(folder_path("c.safetensors"), &state), LS_OK);
         assert_int_equal(ls_state_set_text(&state, i % 2 == 0 ? "epoch" : "step", bad[i]), LS_OK);
         write_and_free("c.safetensors", &state);
         expect_line(resume, &training, "expected a whole number, found");
@@ -259,5 +234,5 @@ int main(void) {
         cmocka_unit_test(test_other_runs_are_refused),
         cmocka_unit_test(test_damaged_checkpoints),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -16,10 +16,10 @@
 
 #include "reference/dataset.h"
 #include "reference/idx.h"
+#include "tests/reference/folder.h"
 
 enum { IMAGES = 5, SIDE = 28, IMAGE_BYTES = 16 + IMAGES * SIDE * SIDE, LABEL_BYTES = 8 + IMAGES };
 
-static char folder[64];
 static unsigned char image_file[IMAGE_BYTES];
 static unsigned char label_file[LABEL_BYTES];
 
@@ -30,9 +30,7 @@ static void put_word(unsigned char *at, uint32_t word) {
 }
 
 static int set_up(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/lockstep-test-data-XXXXXX");
-    if (mkdtemp(folder) == NULL) {
+    if (folder_make(state) != 0) {
         return -1;
     }
     put_word(image_file, 0x803);
@@ -48,26 +46,6 @@ static int set_up(void **state) {
         label_file[8 + i] = (unsigned char)(9 - i);
     }
     return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-static const char *path_of(const char *name) {
-    static char path[256];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_file(const char *name, const void *bytes, size_t count) {
-    FILE *file = fopen(path_of(name), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
 }
 
 /* Compresses into memory as gzip; the caller frees. */
@@ -90,7 +68,7 @@ static unsigned char *gzip(const void *bytes, size_t count, size_t *size) {
 static void write_gzip(const char *name, const void *bytes, size_t count) {
     size_t size = 0;
     unsigned char *packed = gzip(bytes, count, &size);
-    write_file(name, packed, size);
+    folder_write(name, packed, size);
     free(packed);
 }
 
@@ -101,7 +79,7 @@ static int saved_stderr;
 static void catch_errors(void) {
     fflush(stderr);
     saved_stderr = dup(STDERR_FILENO);
-    int file = open(path_of("stderr"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    int file = open(folder_path("stderr"), O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(saved_stderr >= 0 && file >= 0);
     assert_true(dup2(file, STDERR_FILENO) >= 0);
     close(file);
@@ -132,7 +110,7 @@ static void assert_one_line(const char *const *words) {
     do {                                                                               \
         ls_idx idx;                                                                    \
         catch_errors();                                                                \
-        ls_rc rc = ls_idx_read(path_of(name), dims, &idx);                             \
+        ls_rc rc = ls_idx_read(folder_path(name), dims, &idx);                         \
         release_errors();                                                              \
         assert_int_equal(rc, LS_BAD_INPUT);                                            \
         assert_null(idx.data);                                                         \
@@ -152,7 +130,7 @@ static void assert_one_line(const char *const *words) {
 
 static void check_images(const char *name) {
     ls_idx idx;
-    assert_int_equal(ls_idx_read(path_of(name), 3, &idx), LS_OK);
+    assert_int_equal(ls_idx_read(folder_path(name), 3, &idx), LS_OK);
     assert_int_equal(idx.dims, 3);
     assert_int_equal(idx.shape[0], IMAGES);
     assert_int_equal(idx.shape[1], SIDE);
@@ -164,13 +142,13 @@ static void check_images(const char *name) {
 
 static void test_good_files(void **state) {
     (void)state;
-    write_file("plain", image_file, IMAGE_BYTES);
+    folder_write("plain", image_file, IMAGE_BYTES);
     check_images("plain");
     write_gzip("packed.gz", image_file, IMAGE_BYTES);
     check_images("packed.gz");
     write_gzip("packed-without-ending", image_file, IMAGE_BYTES);
     check_images("packed-without-ending");
-    write_file("plain-with-ending.gz", image_file, IMAGE_BYTES);
+    folder_write("plain-with-ending.gz", image_file, IMAGE_BYTES);
     check_images("plain-with-ending.gz");
 }
 
@@ -185,7 +163,7 @@ static void test_two_members(void **state) {
     assert_non_null(both);
     memcpy(both, first, first_size);
     memcpy(both + first_size, second, second_size);
-    write_file("members.gz", both, first_size + second_size);
+    folder_write("members.gz", both, first_size + second_size);
     check_images("members.gz");
     free(first);
     free(second);
@@ -195,38 +173,38 @@ static void test_two_members(void **state) {
 static void test_not_a_data_file(void **state) {
     (void)state;
     ASSERT_IDX_REFUSED("absent", 3, "cannot be opened", "No such file");
-    write_file("empty", "", 0);
+    folder_write("empty", "", 0);
     ASSERT_IDX_REFUSED("empty", 3, "byte 0", "empty file");
-    assert_int_equal(mkdir(path_of("a-folder"), 0700), 0);
+    assert_int_equal(mkdir(folder_path("a-folder"), 0700), 0);
     ASSERT_IDX_REFUSED("a-folder", 3, "expected a file, found a directory");
-    assert_int_equal(mkfifo(path_of("a-pipe"), 0600), 0);
-    int keep = open(path_of("a-pipe"), O_RDWR); /* so that opening it for reading does not wait */
+    assert_int_equal(mkfifo(folder_path("a-pipe"), 0600), 0);
+    int keep = open(folder_path("a-pipe"), O_RDWR); /* so that opening it for reading does not wait */
     ASSERT_IDX_REFUSED("a-pipe", 3, "expected a regular file");
     close(keep);
     if (geteuid() != 0) { /* root reads everything */
-        write_file("locked", image_file, IMAGE_BYTES);
-        assert_int_equal(chmod(path_of("locked"), 0), 0);
+        folder_write("locked", image_file, IMAGE_BYTES);
+        assert_int_equal(chmod(folder_path("locked"), 0), 0);
         ASSERT_IDX_REFUSED("locked", 3, "cannot be opened", "denied");
     }
     const char page[] = "\n <!DOCTYPE html><html><body>404</body></html>";
-    write_file("page.gz", page, sizeof page - 1);
+    folder_write("page.gz", page, sizeof page - 1);
     ASSERT_IDX_REFUSED("page.gz", 3, "byte 2", "expected a data file", "HTML", "download it again");
 }
 
 static void test_wrong_header(void **state) {
     (void)state;
-    write_file("labels", label_file, LABEL_BYTES);
+    folder_write("labels", label_file, LABEL_BYTES);
     ASSERT_IDX_REFUSED("labels", 3, "byte 0", "expected the IDX magic number 0x00000803", "found 0x00000801",
                        "label file");
-    write_file("images", image_file, IMAGE_BYTES);
+    folder_write("images", image_file, IMAGE_BYTES);
     ASSERT_IDX_REFUSED("images", 1, "expected the IDX magic number 0x00000801", "found 0x00000803", "image file");
     unsigned char floats[20] = {0, 0, 0x0d, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 1};
-    write_file("floats", floats, sizeof floats);
+    folder_write("floats", floats, sizeof floats);
     ASSERT_IDX_REFUSED("floats", 3, "found 0x00000d03", "another element type");
-    write_file("short-header", image_file, 10);
+    folder_write("short-header", image_file, 10);
     ASSERT_IDX_REFUSED("short-header", 3, "byte 10", "IDX header", "truncated");
     unsigned char none[8] = {0, 0, 8, 1, 0, 0, 0, 0};
-    write_file("none", none, sizeof none);
+    folder_write("none", none, sizeof none);
     ASSERT_IDX_REFUSED("none", 1, "byte 4", "at least 1 in dimension 0", "found 0");
     /* a second compression is what the first byte of the content then shows */
     size_t size = 0;
@@ -244,16 +222,16 @@ static void test_absurd_sizes(void **state) {
     put_word(header + 4, 0xffffffffU);
     put_word(header + 8, 0xffffffffU);
     put_word(header + 12, 0xffffffffU);
-    write_file("overflow", header, sizeof header);
+    folder_write("overflow", header, sizeof header);
     ASSERT_IDX_REFUSED("overflow", 3, "byte 4", "at most 2147483648 bytes", "dimension 0 is 4294967295");
     put_word(header + 4, 60000);
     put_word(header + 8, 65535);
     put_word(header + 12, 1);
-    write_file("large", header, sizeof header);
+    folder_write("large", header, sizeof header);
     ASSERT_IDX_REFUSED("large", 3, "byte 8", "at most 2147483648 bytes", "dimension 1 is 65535");
     memcpy(header, image_file, 16);
     put_word(header + 4, 2000000);
-    write_file("lying", header, sizeof header);
+    folder_write("lying", header, sizeof header);
     ASSERT_IDX_REFUSED("lying", 3, "byte 16", "expected 1568000000 bytes", "more than 48");
     write_gzip("lying.gz", header, sizeof header);
     ASSERT_IDX_REFUSED("lying.gz", 3, "byte 16", "expected 1568000000 bytes");
@@ -261,13 +239,13 @@ static void test_absurd_sizes(void **state) {
 
 static void test_cut_and_long_content(void **state) {
     (void)state;
-    write_file("cut", image_file, IMAGE_BYTES - 1);
+    folder_write("cut", image_file, IMAGE_BYTES - 1);
     ASSERT_IDX_REFUSED("cut", 3, "byte 16", "expected 3920 bytes", "more than 3919", "truncated");
     write_gzip("cut-inside.gz", image_file, IMAGE_BYTES - 1);
     ASSERT_IDX_REFUSED("cut-inside.gz", 3, "byte 3935", "expected 3920 bytes", "found 3919", "truncated");
     unsigned char longer[IMAGE_BYTES + 3] = {0};
     memcpy(longer, image_file, IMAGE_BYTES);
-    write_file("long", longer, sizeof longer);
+    folder_write("long", longer, sizeof longer);
     ASSERT_IDX_REFUSED("long", 3, "byte 3936", "expected the end after 3920 bytes", "more bytes");
     write_gzip("long.gz", longer, sizeof longer);
     ASSERT_IDX_REFUSED("long.gz", 3, "byte 3936", "expected the end after 3920 bytes", "more bytes");
@@ -279,28 +257,28 @@ static void test_damaged_gzip(void **state) {
     size_t size = 0;
     unsigned char *packed = gzip(image_file, IMAGE_BYTES, &size);
     for (size_t keep = 2; keep < size; keep++) {
-        write_file("prefix.gz", packed, keep);
+        folder_write("prefix.gz", packed, keep);
         ls_idx idx;
         catch_errors();
-        ls_rc rc = ls_idx_read(path_of("prefix.gz"), 3, &idx);
+        ls_rc rc = ls_idx_read(folder_path("prefix.gz"), 3, &idx);
         release_errors();
         assert_int_equal(rc, LS_BAD_INPUT);
         assert_one_line((const char *const[]){"prefix.gz", "truncated", NULL});
     }
     for (size_t i = 1; i <= 8; i++) {
         packed[size - i] ^= 0x10;
-        write_file("crc.gz", packed, size);
+        folder_write("crc.gz", packed, size);
         ASSERT_IDX_REFUSED("crc.gz", 3, "checksum", "check)", "download it again");
         packed[size - i] ^= 0x10;
     }
     packed[12] ^= 0xff;
-    write_file("damaged.gz", packed, size);
+    folder_write("damaged.gz", packed, size);
     ASSERT_IDX_REFUSED("damaged.gz", 3, "byte ", "damaged");
     packed[12] ^= 0xff;
     unsigned char *tail = calloc(size + 4, 1);
     assert_non_null(tail);
     memcpy(tail, packed, size);
-    write_file("tail.gz", tail, size + 4);
+    folder_write("tail.gz", tail, size + 4);
     ASSERT_IDX_REFUSED("tail.gz", 3, "expected its end after the gzip stream", "found 0x00");
     free(tail);
     free(packed);
@@ -319,8 +297,8 @@ static void test_file_names(void **state) {
             write_gzip(images[i], image_file, IMAGE_BYTES);
             write_gzip(labels[i], label_file, LABEL_BYTES);
         } else {
-            write_file(images[i], image_file, IMAGE_BYTES);
-            write_file(labels[i], label_file, LABEL_BYTES);
+            folder_write(images[i], image_file, IMAGE_BYTES);
+            folder_write(labels[i], label_file, LABEL_BYTES);
         }
         ls_dataset dataset;
         assert_int_equal(ls_dataset_open(spec, LS_SPLIT_TRAIN, &dataset), LS_OK);
@@ -333,8 +311,8 @@ static void test_file_names(void **state) {
         }
         ls_dataset_close(&dataset);
         ls_dataset_close(&dataset); /* harmless twice */
-        assert_int_equal(unlink(path_of(images[i])), 0);
-        assert_int_equal(unlink(path_of(labels[i])), 0);
+        assert_int_equal(unlink(folder_path(images[i])), 0);
+        assert_int_equal(unlink(folder_path(labels[i])), 0);
     }
 }
 
@@ -343,26 +321,26 @@ static void test_pairs_that_do_not_fit(void **state) {
     char spec[128];
     snprintf(spec, sizeof spec, "mnist:%s", folder);
     ASSERT_DATA_REFUSED(spec, folder, "train-images-idx3-ubyte", "found neither");
-    write_file("train-images-idx3-ubyte", image_file, IMAGE_BYTES);
+    folder_write("train-images-idx3-ubyte", image_file, IMAGE_BYTES);
     ASSERT_DATA_REFUSED(spec, folder, "train-labels-idx1-ubyte", "found neither");
     unsigned char labels[LABEL_BYTES];
     memcpy(labels, label_file, sizeof labels);
     labels[8 + 3] = 10;
-    write_file("train-labels-idx1-ubyte", labels, sizeof labels);
+    folder_write("train-labels-idx1-ubyte", labels, sizeof labels);
     ASSERT_DATA_REFUSED(spec, "train-labels-idx1-ubyte", "byte 11", "record 3", "label of 0 to 9", "found 10");
     put_word(labels + 4, IMAGES - 1);
     labels[8 + 3] = 0;
-    write_file("train-labels-idx1-ubyte", labels, sizeof labels - 1);
+    folder_write("train-labels-idx1-ubyte", labels, sizeof labels - 1);
     ASSERT_DATA_REFUSED(spec, "train-images-idx3-ubyte", "byte 4", "labels, 4", "found 5");
-    write_file("train-labels-idx1-ubyte", label_file, LABEL_BYTES);
+    folder_write("train-labels-idx1-ubyte", label_file, LABEL_BYTES);
     unsigned char small[16 + IMAGES * 27 * 27] = {0};
     memcpy(small, image_file, 16);
     put_word(small + 8, 27);
     put_word(small + 12, 27);
-    write_file("train-images-idx3-ubyte", small, sizeof small);
+    folder_write("train-images-idx3-ubyte", small, sizeof small);
     ASSERT_DATA_REFUSED(spec, "train-images-idx3-ubyte", "byte 8", "images of 28x28", "found 27x27");
-    assert_int_equal(unlink(path_of("train-images-idx3-ubyte")), 0);
-    assert_int_equal(unlink(path_of("train-labels-idx1-ubyte")), 0);
+    assert_int_equal(unlink(folder_path("train-images-idx3-ubyte")), 0);
+    assert_int_equal(unlink(folder_path("train-labels-idx1-ubyte")), 0);
 }
 
 static void test_specs(void **state) {
@@ -444,5 +422,5 @@ int main(void) {
         cmocka_unit_test(test_synthetic),
         cmocka_unit_test(test_fashion_mnist),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, folder_remove);
 }

@@ -24,20 +24,20 @@ static void fresh(void) {
                                          "test_batch.bin"};
     unsigned char *bytes = make_file(RECORDS, RECORD);
     char first[256];
-    snprintf(first, sizeof first, "%s", data_path("data_batch_1.bin"));
+    snprintf(first, sizeof first, "%s", folder_path("data_batch_1.bin"));
     (void)unlink(first);
-    data_write("data_batch_1.bin", bytes, BYTES);
+    folder_write("data_batch_1.bin", bytes, BYTES);
     for (size_t i = 0; i < sizeof copies / sizeof copies[0]; i++) {
-        (void)unlink(data_path(copies[i]));
-        assert_int_equal(link(first, data_path(copies[i])), 0);
+        (void)unlink(folder_path(copies[i]));
+        assert_int_equal(link(first, folder_path(copies[i])), 0);
     }
     free(bytes);
 }
 
 /* Replaces a link by a file of its own. */
 static void replace(const char *name, const void *bytes, size_t count) {
-    (void)unlink(data_path(name));
-    data_write(name, bytes, count);
+    (void)unlink(folder_path(name));
+    folder_write(name, bytes, count);
 }
 
 static void test_good_files(void **state) {
@@ -57,18 +57,18 @@ static void test_good_files(void **state) {
 static void test_missing_files(void **state) {
     (void)state;
     fresh();
-    assert_int_equal(unlink(data_path("data_batch_4.bin")), 0);
+    assert_int_equal(unlink(folder_path("data_batch_4.bin")), 0);
     REFUSED(data_spec("cifar10", ""), LS_SPLIT_TRAIN, "data_batch_4.bin", "cannot be opened");
     SIZES_REFUSED(data_spec("cifar10", ""), LS_SPLIT_TRAIN, "data_batch_4.bin", "cannot be opened");
     replace("data_batch_4", "x", 1);
     REFUSED(data_spec("cifar10", "nowhere"), LS_SPLIT_TEST, "test_batch.bin", "cannot be opened");
-    assert_int_equal(unlink(data_path("data_batch_1.bin")), 0);
+    assert_int_equal(unlink(folder_path("data_batch_1.bin")), 0);
     replace("data_batch_1", "x", 1);
     REFUSED(data_spec("cifar10", ""), LS_SPLIT_TRAIN, "data_batch_1.bin", "Python version");
     replace("train.bin", "x", 1);
     replace("test.bin", "x", 1);
     REFUSED(data_spec("cifar10", ""), LS_SPLIT_TRAIN, "train.bin and test.bin", "CIFAR-100");
-    assert_int_equal(unlink(data_path("train.bin")), 0);
+    assert_int_equal(unlink(folder_path("train.bin")), 0);
     REFUSED("cifar10", LS_SPLIT_TRAIN, "cifar10:DIR");
     REFUSED("cifar10:", LS_SPLIT_TRAIN, "cifar10:DIR");
 }
@@ -109,5 +109,5 @@ int main(void) {
         cmocka_unit_test(test_wrong_sizes),
         cmocka_unit_test(test_wrong_labels),
     };
-    return cmocka_run_group_tests(tests, data_folder_make, data_folder_remove);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

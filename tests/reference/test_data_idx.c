@@ -26,7 +26,7 @@ static void write_images(const char *name, size_t dims, size_t count) {
     for (size_t i = 0; i < values; i++) {
         bytes[at + i] = (unsigned char)(i * 3 + 1);
     }
-    data_write(name, bytes, at + values);
+    folder_write(name, bytes, at + values);
 }
 
 static void write_labels(const char *name, size_t count, unsigned char first) {
@@ -36,12 +36,12 @@ static void write_labels(const char *name, size_t count, unsigned char first) {
     for (size_t i = 0; i < count; i++) {
         bytes[8 + i] = (unsigned char)(first + i);
     }
-    data_write(name, bytes, 8 + count);
+    folder_write(name, bytes, 8 + count);
 }
 
 static void fresh(size_t dims) {
     char command[128];
-    snprintf(command, sizeof command, "rm -f '%s'/*", data_folder);
+    snprintf(command, sizeof command, "rm -f '%s'/*", folder);
     assert_int_equal(system(command), 0);
     write_images("emnist-letters-train-images-idx-ubyte", dims, N);
     write_labels("emnist-letters-train-labels-idx1-ubyte", N, 21);
@@ -71,7 +71,7 @@ static void test_file_names(void **state) {
     REFUSED("idx", LS_SPLIT_TRAIN, "idx:DIR");
     REFUSED("idx:/nowhere/at/all", LS_SPLIT_TRAIN, "/nowhere/at/all", "folder of IDX files");
     fresh(3);
-    assert_int_equal(unlink(data_path("t10k-labels")), 0);
+    assert_int_equal(unlink(folder_path("t10k-labels")), 0);
     REFUSED(data_spec("idx", ""), LS_SPLIT_TEST, "\"test\" or \"t10k\" and \"label\"", "found none");
     write_labels("test-labels", N - 1, 0);
     data_sizes_agree(data_spec("idx", ""), LS_SPLIT_TEST);
@@ -92,10 +92,10 @@ static void test_contents(void **state) {
     REFUSED(data_spec("idx", ""), LS_SPLIT_TEST, "t10k-images", "0x00000803 to 0x00000804", "found 0x00000801");
     unsigned char absurd[20] = {0, 0, 8, 4};
     memset(absurd + 4, 0xff, 16);
-    data_write("t10k-images", absurd, sizeof absurd);
+    folder_write("t10k-images", absurd, sizeof absurd);
     SIZES_REFUSED(data_spec("idx", ""), LS_SPLIT_TEST, "t10k-images", "at most 2147483648 bytes");
     fresh(4);
-    assert_int_equal(truncate(data_path("t10k-images"), 50), 0);
+    assert_int_equal(truncate(folder_path("t10k-images"), 50), 0);
     REFUSED(data_spec("idx", ""), LS_SPLIT_TEST, "t10k-images", "truncated");
     SIZES_REFUSED(data_spec("idx", ""), LS_SPLIT_TEST, "t10k-images", "truncated");
 }
@@ -106,5 +106,5 @@ int main(void) {
         cmocka_unit_test(test_file_names),
         cmocka_unit_test(test_contents),
     };
-    return cmocka_run_group_tests(tests, data_folder_make, data_folder_remove);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

@@ -37,7 +37,7 @@ static ls_dataset make(size_t count, bool floats, bool targets) {
 
 static void write_container(bool floats, bool targets) {
     ls_dataset train = make(TRAIN, floats, targets), test = make(TEST, floats, targets);
-    assert_int_equal(ls_raw_write(data_path("set.raw"), &train, &test), LS_OK);
+    assert_int_equal(ls_raw_write(folder_path("set.raw"), &train, &test), LS_OK);
     ls_dataset_close(&train);
     ls_dataset_close(&test);
 }
@@ -69,11 +69,11 @@ static void test_round_trips(void **state) {
             data_sizes_agree(data_spec("raw", "set.raw"), (ls_split)split);
         }
     }
-    assert_int_equal(access(data_path("set.raw"), R_OK), 0);
+    assert_int_equal(access(folder_path("set.raw"), R_OK), 0);
 }
 
 static size_t read_file(const char *name, unsigned char *bytes) {
-    FILE *file = fopen(data_path(name), "rb");
+    FILE *file = fopen(folder_path(name), "rb");
     assert_non_null(file);
     size_t size = fread(bytes, 1, MAX_BYTES, file);
     assert_true(size > 0 && size < MAX_BYTES);
@@ -87,7 +87,7 @@ static void write_resigned(unsigned char *bytes, size_t size) {
     for (size_t i = 0; i < 4; i++) {
         bytes[size - 4 + i] = (unsigned char)(crc >> (8 * i));
     }
-    data_write("set.raw", bytes, size);
+    folder_write("set.raw", bytes, size);
 }
 
 static void put(unsigned char *at, size_t size, uint64_t value) {
@@ -146,25 +146,25 @@ static void test_cut_long_and_damaged(void **state) {
         write_container((kind & 1) != 0, (kind & 2) != 0);
         size_t size = read_file("set.raw", good);
         for (size_t cut = 1; cut < size; cut += cut < 80 ? 1 : 13) {
-            data_write("set.raw", good, cut);
+            folder_write("set.raw", good, cut);
             REFUSED(data_spec("raw", "set.raw"), LS_SPLIT_TEST, "set.raw", "trunc");
         }
         good[size] = 0;
-        data_write("set.raw", good, size + 1);
+        folder_write("set.raw", good, size + 1);
         REFUSED(data_spec("raw", "set.raw"), LS_SPLIT_TRAIN, "expected the end after the checksum");
         good[size - 4] ^= 1;
-        data_write("set.raw", good, size);
+        folder_write("set.raw", good, size);
         REFUSED(data_spec("raw", "set.raw"), LS_SPLIT_TRAIN, "expected the checksum", "damaged");
     }
     unsigned char *pixel = &good[LS_RAW_HEADER_BYTES];
     write_container(false, false);
     size_t size = read_file("set.raw", good);
     *pixel ^= 8;
-    data_write("set.raw", good, size);
+    folder_write("set.raw", good, size);
     REFUSED(data_spec("raw", "set.raw"), LS_SPLIT_TEST, "expected the checksum", "damaged");
     REFUSED("raw:", LS_SPLIT_TRAIN, "raw:FILE");
     REFUSED(data_spec("raw", "absent"), LS_SPLIT_TRAIN, "absent", "cannot be opened");
-    data_write("empty", "", 0);
+    folder_write("empty", "", 0);
     REFUSED(data_spec("raw", "empty"), LS_SPLIT_TRAIN, "empty file");
 }
 
@@ -205,12 +205,12 @@ static void refused_write(const char *path, const ls_dataset *train, const ls_da
 static void test_writing(void **state) {
     (void)state;
     ls_dataset train = make(TRAIN, true, false), none = {0}, other = make(TEST, false, false);
-    assert_int_equal(ls_raw_write(data_path("set.raw"), &train, &none), LS_OK);
+    assert_int_equal(ls_raw_write(folder_path("set.raw"), &train, &none), LS_OK);
     data_sizes_agree(data_spec("raw", "set.raw"), LS_SPLIT_TRAIN);
     REFUSED(data_spec("raw", "set.raw"), LS_SPLIT_TEST, "at least 1 test sample", "found 0");
-    refused_write(data_path("other.raw"), &train, &other, "samples of one kind");
+    refused_write(folder_path("other.raw"), &train, &other, "samples of one kind");
     refused_write("/nonexistent/folder/set.raw", &train, &none, "/nonexistent/folder/set.raw: cannot be written");
-    assert_int_equal(access(data_path("other.raw"), F_OK), -1);
+    assert_int_equal(access(folder_path("other.raw"), F_OK), -1);
     ls_dataset_close(&train);
     ls_dataset_close(&other);
 }
@@ -220,5 +220,5 @@ int main(void) {
         cmocka_unit_test(test_round_trips), cmocka_unit_test(test_headers), cmocka_unit_test(test_cut_long_and_damaged),
         cmocka_unit_test(test_contents),    cmocka_unit_test(test_writing),
     };
-    return cmocka_run_group_tests(tests, data_folder_make, data_folder_remove);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
