@@ -77,13 +77,26 @@ static ls_rc im2col_open(ls_math *math, const ls_conv_shape *s, ls_dtype dtype, 
     return ls_math_reserve_scratch(math, c->chunk * block_bytes);
 }
 
+/* The columns of a part of x. */
+static ls_rc make_columns(const im2col *c, const part *p, const void *x) {
+    ENQUEUE(ls_kernel_im2col(ls_math_stream(c->math), c->dtype, ls_lanes(), p->samples, &c->window,
+                             (const char *)x + p->x_bytes, p->columns));
+    return LS_OK;
+}
+
+/* A part of dy with its channels first, as a matrix of a row each. */
+static ls_rc turn(const im2col *c, const part *p, const void *dy) {
+    ENQUEUE(ls_kernel_channels_first(ls_math_stream(c->math), c->dtype, &p->channels, (const char *)dy + p->y_bytes,
+                                     p->turned));
+    return LS_OK;
+}
+
 static ls_rc im2col_forward(void *state, size_t batch, const void *x, const void *weight, const void *bias, void *y) {
     const im2col *c = state;
     cudaStream_t stream = ls_math_stream(c->math);
     for (size_t block = 0; block < blocks_of(batch); block += c->chunk) {
         part p = part_at(c, batch, block);
-        ENQUEUE(ls_kernel_im2col(stream, c->dtype, ls_lanes(), p.samples, &c->window, (const char *)x + p.x_bytes,
-                                 p.columns));
+        LS_TRY(make_columns(c, &p, x));
         ls_gemm gemm = {.rows = c->outs,
                         .columns = p.blocks * c->plane,
                         .inner = c->taps,
@@ -101,7 +114,7 @@ static ls_rc im2col_backward_input(void *state, size_t batch, const void *dy, co
     cudaStream_t stream = ls_math_stream(c->math);
     for (size_t block = 0; block < blocks_of(batch); block += c->chunk) {
         part p = part_at(c, batch, block);
-        ENQUEUE(ls_kernel_channels_first(stream, c->dtype, &p.channels, (const char *)dy + p.y_bytes, p.turned));
+        LS_TRY(turn(c, &p, dy));
         ls_gemm gemm = {.transpose_a = true,
                         .rows = c->taps,
                         .columns = p.blocks * c->plane,
@@ -123,9 +136,8 @@ static ls_rc im2col_backward_params(void *state, size_t batch, const void *x, co
     cudaStream_t stream = ls_math_stream(c->math);
     for (size_t block = 0; block < blocks_of(batch); block += c->chunk) {
         part p = part_at(c, batch, block);
-        ENQUEUE(ls_kernel_im2col(stream, c->dtype, ls_lanes(), p.samples, &c->window, (const char *)x + p.x_bytes,
-                                 p.columns));
-        ENQUEUE(ls_kernel_channels_first(stream, c->dtype, &p.channels, (const char *)dy + p.y_bytes, p.turned));
+        LS_TRY(make_columns(c, &p, x));
+        LS_TRY(turn(c, &p, dy));
         ls_gemm gemm = {.transpose_b = true,
                         .rows = c->outs,
                         .columns = c->taps,
