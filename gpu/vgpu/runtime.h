@@ -166,6 +166,7 @@ typedef struct vgpu_settings {
     cudaError_t status;
     int devices;
     size_t memory; /* bytes of each device */
+    bool fuses;    /* layers that can be computed in one pass are */
 } vgpu_settings;
 
 const vgpu_settings *vgpu_get_settings(void);

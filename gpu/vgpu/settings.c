@@ -51,6 +51,18 @@ static void refuse(const char *name, const char *text, const char *expected) {
     ls_notice("environment: %s is '%s', expected %s; unset it for none of this", name, text, expected);
 }
 
+/* A switch: 0 or 1, or an error line. */
+static bool read_switch(const char *name, bool fallback) {
+    const char *text = getenv(name);
+    if (text == NULL) {
+        return fallback;
+    }
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        refuse(name, text, "0 or 1");
+    }
+    return strcmp(text, "1") == 0;
+}
+
 static void read_sched(void) {
     static const char name[] = "LOCKSTEP_VGPU_SCHED";
     static const char fuzz[] = "fuzz:";
@@ -79,15 +91,11 @@ static void read_modes(void) {
     static const char guard[] = "LOCKSTEP_VGPU_GUARD";
     static const char delay[] = "LOCKSTEP_VGPU_DELAY";
     read_sched();
-    const char *text = getenv(guard);
-    if (text != NULL && strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
-        refuse(guard, text, "0 or 1");
-    }
-    vgpu_mode.guard = text != NULL && strcmp(text, "1") == 0;
+    vgpu_mode.guard = read_switch(guard, false);
     if (vgpu_mode.guard && vgpu_mode.sched == VGPU_ISOLATE) {
-        refuse(guard, text, "0 together with LOCKSTEP_VGPU_SCHED=isolate");
+        refuse(guard, "1", "0 together with LOCKSTEP_VGPU_SCHED=isolate");
     }
-    text = getenv(delay);
+    const char *text = getenv(delay);
     if (text != NULL && !vgpu_delay_parse(text)) {
         refuse(delay, text,
                "WHAT[@DEVICE]=TIME,... with kernel, copy, fill, collective, all or name:TEXT, and a time like 2ms, "
@@ -104,6 +112,7 @@ static void read_settings(void) {
     size_t memory = read_number("LOCKSTEP_VGPU_MEMORY", DEFAULT_MEMORY, smallest_memory, largest_memory);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     settings.memory = (memory + page - 1) / page * page;
+    settings.fuses = read_switch("LOCKSTEP_VGPU_FUSE", true);
     read_modes();
 }
 

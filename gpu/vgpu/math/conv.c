@@ -1,10 +1,10 @@
 /* Convolutions by the direct engine, on a stream: each call is one operation of the stream's thread. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "gpu/layer_engine.h"
 #include "gpu/vgpu/internal.h"
 #include "gpu/vgpu/math/plan.h"
+#include "gpu/vgpu/runtime.h"
 
 typedef struct direct_conv {
     ls_math *math;
@@ -99,8 +99,7 @@ static ls_rc direct_open(ls_math *math, const ls_conv_shape *shape, ls_dtype dty
 }
 
 static bool direct_pools(size_t kernel, size_t stride) {
-    const char *wanted = getenv("LOCKSTEP_VGPU_FUSE");
-    return kernel == stride && kernel <= 15 && (wanted == NULL || strcmp(wanted, "0") != 0);
+    return kernel == stride && kernel <= 15 && vgpu_get_settings()->fuses;
 }
 
 static ls_rc direct_attach(void *state, const ls_conv_pool *pool) {
