@@ -39,6 +39,7 @@ static struct {
     bool seeded;
     uint64_t activity; /* counts submissions and grants */
     uint64_t phase;    /* changes the priorities */
+    bool ticking;      /* the ticker runs */
 } fuzz = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
@@ -211,6 +212,10 @@ static void *tick(void *unused) {
     (void)unused;
     uint64_t seen = 0;
     bool going = false;
+    pthread_mutex_lock(&fuzz.lock);
+    fuzz.ticking = true;
+    pthread_cond_broadcast(&fuzz.changed);
+    pthread_mutex_unlock(&fuzz.lock);
     for (;;) {
         struct timespec pause = {.tv_nsec = going ? step_ns : patience_ns};
         nanosleep(&pause, NULL);
@@ -240,6 +245,12 @@ static void start_ticker(void) {
         abort();
     }
     (void)pthread_detach(thread);
+    /* A short program could end while the thread is still being set up, with memory that nobody owns yet. */
+    pthread_mutex_lock(&fuzz.lock);
+    while (!fuzz.ticking) {
+        pthread_cond_wait(&fuzz.changed, &fuzz.lock);
+    }
+    pthread_mutex_unlock(&fuzz.lock);
 }
 
 void vgpu_fuzz_opened(vgpu_stream *stream) {
