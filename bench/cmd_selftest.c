@@ -1,13 +1,13 @@
 /* lockstep selftest: the verifier must catch every fault that it is shown. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/cmd.h"
 #include "bench/flags.h"
 #include "bench/results.h"
 #include "bench/selftest.h"
+#include "gpu/base/clock.h"
 #include "impls/devices.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
@@ -100,16 +100,13 @@ static ls_rc conclude(const ls_selftest_sum *listed, const ls_selftest_sum *fami
 
 static ls_rc run(ls_selftest *test, const char *only) {
     ls_selftest_sum listed = {0}, family = {0};
-    struct timespec start, end;
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
+    double start = ls_now_seconds();
     LS_TRY(ls_selftest_listed(test, only, &listed));
     if (only == NULL) {
         LS_TRY(ls_selftest_terms(test, &family));
         LS_TRY(ls_selftest_calls(test, &family));
     }
-    (void)clock_gettime(CLOCK_MONOTONIC, &end);
-    return conclude(&listed, &family,
-                    (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));
+    return conclude(&listed, &family, ls_now_seconds() - start);
 }
 
 ls_rc ls_command_selftest(int argc, char **argv) {

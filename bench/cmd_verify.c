@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/cmd.h"
@@ -12,6 +11,7 @@
 #include "bench/verify_plan.h"
 #include "bench/verify_random.h"
 #include "bench/verify_table.h"
+#include "gpu/base/clock.h"
 #include "gpu/gpu.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
@@ -27,21 +27,15 @@ typedef struct session {
     ls_dataset exact; /* of the network `exact`; opened for its first point */
     ls_unpacked unpacked;
     ls_oracle_cache *oracle;
-    struct timespec start;
+    double start; /* ls_now_seconds */
 } session;
-
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
-}
 
 static void show_progress(const session *s, size_t index) {
     if (!isatty(STDERR_FILENO)) {
         return;
     }
     const ls_run *run = &s->plan.points[index].run;
-    double spent = seconds_since(&s->start);
+    double spent = ls_now_seconds() - s->start;
     double left = index > 0 ? spent / (double)index * (double)(s->plan.count - index) : 0;
     fprintf(stderr, "\r[%zu/%zu] %s, %zu devices, %.20s %s ... %.0f s, about %.0f s left\033[K", index + 1,
             s->plan.count, run->impl, run->devices, run->model, ls_dtype_name(run->dtype), spent, left);
@@ -171,7 +165,7 @@ static ls_rc conclude(const session *s) {
         }
     }
     printf("\n%zu passed, %zu failed, %zu skipped, %zu mistrusted in %.0f s\n", counts[LS_PASSED], counts[LS_FAILED],
-           counts[LS_SKIPPED], counts[LS_MISTRUSTED], seconds_since(&s->start));
+           counts[LS_SKIPPED], counts[LS_MISTRUSTED], ls_now_seconds() - s->start);
     if (asked_passed == 0 && counts[LS_FAILED] == 0) {
         printf("nothing that was asked for passed: nothing is shown\n");
     }
@@ -266,7 +260,7 @@ ls_rc ls_command_verify(int argc, char **argv) {
         return options.determinism ? ls_verify_determinism(program, &options) : ls_verify_random(program, &options);
     }
     session s = {.options = &options};
-    clock_gettime(CLOCK_MONOTONIC, &s.start);
+    s.start = ls_now_seconds();
     ls_rc rc = session_run(&s);
     session_close(&s);
     return rc;

@@ -12,6 +12,7 @@
 
 #include "bench/micro_job.h"
 #include "bench/stats.h"
+#include "gpu/base/clock.h"
 #include "impls/launch.h"
 #include "impls/launch_mpi.h"
 #include "impls/run_dir.h"
@@ -19,6 +20,8 @@
 
 /* A rank that has not obeyed an order after so many seconds is taken for hung: far more than any order takes. */
 static const double order_limit = 180;
+/* Closing communicators and MPI takes a second at most. */
+static const int quit_ms = 5000;
 
 struct ls_crew {
     ls_crew_kind kind;
@@ -70,8 +73,8 @@ static ls_rc give_up(ls_crew *crew, int rank, ls_rc rc, const char *what) {
         return rc; /* printed by the rank */
     }
     if (crew->kind != LS_CREW_THREADS) {
-        usleep(200000); /* what the rank wrote is on its way through the pipe, mpirun's pipes perhaps */
-        ls_error_lines_read(crew->watch.lines);
+        (void)ls_watch_wait(&crew->watch, LS_SETTLE_MS);
+        ls_watch_end(&crew->watch, -1); /* what a rank wrote, through mpirun perhaps, is all here then */
         if (ls_error_lines_settle(crew->watch.lines, rank, rank < 0, said, sizeof said) && what == NULL) {
             return rc;
         }
@@ -118,14 +121,14 @@ static ls_rc look(ls_crew *crew) {
 
 /* Waits until every rank has posted once more. */
 static ls_rc wait_done(ls_crew *crew) {
-    double begin = ls_micro_now();
+    double begin = ls_now_seconds();
     for (size_t done = 0; done < crew->world;) {
         struct timespec until = in_100_ms();
         if (sem_timedwait(&crew->page->done, &until) == 0) {
             done++;
         } else if (errno == ETIMEDOUT) {
             LS_TRY(look(crew));
-            if (ls_micro_now() - begin > order_limit) {
+            if (ls_now_seconds() - begin > order_limit) {
                 return give_up(crew, -1, LS_DEVICE_FAILED, "has not answered for 180 s");
             }
         }
@@ -311,17 +314,7 @@ static ls_rc start_processes(ls_crew *crew) {
 static void end_processes(ls_crew *crew) {
     if (!crew->broken && crew->page != NULL && crew->watch.lines != NULL) {
         (void)command(crew, &(ls_micro_order){.verb = LS_MICRO_QUIT});
-        for (int i = 0; i < 500; i++) {
-            bool all = true;
-            for (size_t c = 0; c < crew->watch.count; c++) {
-                all = ls_child_poll(&crew->watch.children[c]) && all;
-            }
-            ls_error_lines_read(crew->watch.lines);
-            if (all) {
-                break;
-            }
-            usleep(10000);
-        }
+        (void)ls_watch_wait(&crew->watch, quit_ms);
         ls_error_lines_show(crew->watch.lines);
     }
     if (crew->watch.children != NULL && crew->watch.rank_fds != NULL && crew->watch.lines != NULL) {

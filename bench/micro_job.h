@@ -49,7 +49,4 @@ void ls_micro_place_close(ls_micro_place *place, bool failed);
 ls_rc ls_micro_time(ls_micro_place *place, void *self, ls_rc (*prepare)(void *self), ls_rc (*run)(void *self),
                     size_t iterations, double *seconds);
 
-/* Seconds of CLOCK_MONOTONIC. */
-double ls_micro_now(void);
-
 #endif

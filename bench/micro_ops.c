@@ -3,6 +3,7 @@
 
 #include "bench/micro_job.h"
 #include "bench/micro_ops.h"
+#include "gpu/base/clock.h"
 
 const ls_micro_op *const ls_micro_ops[] = {
     &ls_micro_op_nccl, &ls_micro_op_mpi, &ls_micro_op_memory, &ls_micro_op_fma,
@@ -18,12 +19,6 @@ const ls_micro_op *ls_micro_op_find(const char *name) {
     return NULL;
 }
 
-double ls_micro_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 ls_rc ls_micro_time(ls_micro_place *place, void *self, ls_rc (*prepare)(void *self), ls_rc (*run)(void *self),
                     size_t iterations, double *seconds) {
     for (size_t i = 0; i < iterations; i++) {
@@ -31,9 +26,9 @@ ls_rc ls_micro_time(ls_micro_place *place, void *self, ls_rc (*prepare)(void *se
             LS_TRY(prepare(self));
         }
         ls_micro_page_barrier(place->page);
-        double begin = ls_micro_now();
+        double begin = ls_now_seconds();
         LS_TRY(run(self));
-        seconds[i] = ls_micro_now() - begin;
+        seconds[i] = ls_now_seconds() - begin;
     }
     return LS_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/micro_job.h"
+#include "gpu/base/clock.h"
 
 /* 12 independent chains keep two units of 4 cycles' latency busy with registers to spare; a chain is one vector. */
 enum { CHAINS = 12 };
@@ -81,9 +82,9 @@ double ls_micro_fma_peak(ls_dtype dtype) {
     const size_t rounds = 40000; /* a fifth of a millisecond: some run fits between two turns of other programs */
     double best = 0;
     for (int i = 0; i < 20; i++) {
-        double begin = ls_micro_now();
+        double begin = ls_now_seconds();
         double operations = ls_micro_fma_run(dtype, rounds);
-        best = fmax(best, operations / (ls_micro_now() - begin));
+        best = fmax(best, operations / (ls_now_seconds() - begin));
     }
     return best;
 }
@@ -119,7 +120,7 @@ static double host_peak(size_t bytes) {
     size_t repeats = bytes < 8000000 ? 8000000 / bytes : 1, count = bytes / sizeof *values;
     double best = 0;
     for (int trial = 0; trial < 6; trial++) {
-        double begin = ls_micro_now();
+        double begin = ls_now_seconds();
         for (size_t i = 0; i < repeats; i++) {
             if (trial % 2 == 0) {
                 ls_micro_memory_run(values, count, 1.0F);
@@ -129,7 +130,7 @@ static double host_peak(size_t bytes) {
             __asm__ volatile("" : : "r"(values) : "memory");
         }
         double moved = (double)bytes * (trial % 2 == 0 ? 2 : 1) * (double)repeats;
-        best = fmax(best, moved / (ls_micro_now() - begin));
+        best = fmax(best, moved / (ls_now_seconds() - begin));
     }
     free(values);
     return best;
@@ -138,12 +139,12 @@ static double host_peak(size_t bytes) {
 static ls_rc device_copies(void *from, void *to, size_t bytes, double *best) {
     for (int trial = 0; trial < 5; trial++) {
         LS_CUDA(cudaDeviceSynchronize());
-        double begin = ls_micro_now();
+        double begin = ls_now_seconds();
         for (int i = 0; i < 20; i++) {
             LS_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, 0));
         }
         LS_CUDA(cudaDeviceSynchronize());
-        *best = fmax(*best, 2.0 * 20 * (double)bytes / (ls_micro_now() - begin));
+        *best = fmax(*best, 2.0 * 20 * (double)bytes / (ls_now_seconds() - begin));
     }
     return LS_OK;
 }

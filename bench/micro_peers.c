@@ -11,6 +11,7 @@
 #include "bench/micro_peer.h"
 #include "bench/results.h"
 #include "bench/stats.h"
+#include "gpu/base/clock.h"
 
 enum {
     MIN_ITERATIONS = 3,
@@ -78,9 +79,9 @@ static ls_rc open_turn(crews *all, const ls_micro_side *side, size_t slot, turn 
     LS_TRY(find_crew(all, side, &out->crew));
     LS_TRY(ls_crew_prepare(out->crew, slot, &side->job));
     LS_TRY(take_turn(out, &ignored));
-    double wall = ls_micro_now();
+    double wall = ls_now_seconds();
     LS_TRY(take_turn(out, &ignored));
-    wall = (ls_micro_now() - wall) / MIN_ITERATIONS; /* with what is outside the clock */
+    wall = (ls_now_seconds() - wall) / MIN_ITERATIONS; /* with what is outside the clock */
     double wanted = turn_seconds / (wall > 1e-9 ? wall : 1e-9);
     out->iterations = wanted > MAX_ITERATIONS   ? MAX_ITERATIONS
                       : wanted < MIN_ITERATIONS ? MIN_ITERATIONS

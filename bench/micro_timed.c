@@ -2,6 +2,7 @@
 
 #include "bench/micro_job.h"
 #include "bench/micro_peak.h"
+#include "gpu/base/clock.h"
 
 /* Launches between two waits: a step enqueues about as many. */
 enum { ROW = 32 };
@@ -32,7 +33,7 @@ ls_rc ls_micro_timed(ls_gbench_state *state, cudaStream_t stream, const ls_micro
     LS_CUDA(cudaStreamSynchronize(stream));
     uint64_t most = ls_gbench_iterations(state), done = 0;
     uint64_t row = most < ROW ? most : ROW;
-    double begin = ls_micro_now();
+    double begin = ls_now_seconds();
     while (ls_gbench_next(state, row)) {
         for (uint64_t i = 0; i < row; i++) {
             LS_TRY(launch(self));
@@ -40,7 +41,7 @@ ls_rc ls_micro_timed(ls_gbench_state *state, cudaStream_t stream, const ls_micro
         LS_CUDA(cudaStreamSynchronize(stream));
         done += row;
     }
-    double seconds = (ls_micro_now() - begin) / (double)(done > 0 ? done : 1);
+    double seconds = (ls_now_seconds() - begin) / (double)(done > 0 ? done : 1);
     report(state, work, memory_peak, fma_peak, seconds);
     return LS_OK;
 }

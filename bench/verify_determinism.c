@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/determinism_relations.h"
 #include "bench/determinism_runs.h"
 #include "bench/results.h"
+#include "gpu/base/clock.h"
 #include "gpu/gpu.h"
 #include "impls/impl.h"
 #include "impls/launch.h"
@@ -18,7 +18,7 @@ typedef struct session {
     ls_run base; /* model, dtype and global batch of the matrix under way */
     ls_run_cache cache;
     size_t equal, documented, unexpected, failed;
-    struct timespec start;
+    double start; /* ls_now_seconds */
 } session;
 
 /* One comparison: of two runs, or of the ranks of one. */
@@ -331,9 +331,7 @@ static ls_rc run_session(session *s) {
             LS_TRY(make_matrix(s));
         }
     }
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double seconds = (double)(now.tv_sec - s->start.tv_sec) + 1e-9 * (double)(now.tv_nsec - s->start.tv_nsec);
+    double seconds = ls_now_seconds() - s->start;
     printf("\n%zu equal, %zu differ as documented, %zu differ unexpectedly, %zu failed: %zu runs in %.0f s\n", s->equal,
            s->documented, s->unexpected, s->failed, s->cache.count, seconds);
     return s->unexpected > 0 || s->failed > 0 || s->equal == 0 ? LS_CHECK_FAILED : LS_OK;
@@ -341,7 +339,7 @@ static ls_rc run_session(session *s) {
 
 ls_rc ls_verify_determinism(const char *program, const ls_options *options) {
     session s = {.options = options, .cache = {.program = program}};
-    clock_gettime(CLOCK_MONOTONIC, &s.start);
+    s.start = ls_now_seconds();
     ls_rc rc = run_session(&s);
     ls_run_cache_free(&s.cache);
     return rc;

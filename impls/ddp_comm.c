@@ -3,18 +3,14 @@
 #include <string.h>
 #include <time.h>
 
-static double now_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+#include "gpu/base/clock.h"
 
 ncclResult_t ls_ddp_comm_settle(ncclComm_t comm, ncclResult_t status, double timeout) {
     /* Between two questions: first short, since most calls end at once, then rare enough to leave the core to NCCL's threads. */
     struct timespec pause = {.tv_nsec = 20000};
     const long longest = 2000000;
-    double end = now_seconds() + timeout;
-    while (status == ncclInProgress && now_seconds() < end) {
+    double end = ls_now_seconds() + timeout;
+    while (status == ncclInProgress && ls_now_seconds() < end) {
         (void)nanosleep(&pause, NULL);
         pause.tv_nsec = pause.tv_nsec < longest ? 2 * pause.tv_nsec : longest;
         ncclResult_t asked = ncclCommGetAsyncError(comm, &status);

@@ -3,16 +3,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu/base/clock.h"
 #include "impls/ddp_comm.h"
 
 /* How long a failure may go unnoticed by the thread, in seconds; short against any time limit, rare enough to cost nothing. */
 static const double watch_interval = 0.1;
-
-static double now_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 /* What follows is called with the mutex held. */
 
@@ -57,7 +52,7 @@ static void look(ls_ddp_watch *watch) {
     }
     cudaError_t status = cudaEventQuery(watch->progress);
     if (status == cudaErrorNotReady) {
-        if (now_seconds() - watch->since > watch->timeout) {
+        if (ls_now_seconds() - watch->since > watch->timeout) {
             (void)ls_fail(LS_DEVICE_FAILED, "a collective has not finished within %g s", watch->timeout);
             give_up(watch);
         }
@@ -181,7 +176,7 @@ void ls_ddp_watch_end(ls_ddp_watch *watch) {
 ls_rc ls_ddp_watch_enqueued(ls_ddp_watch *watch, cudaStream_t stream) {
     (void)pthread_mutex_lock(&watch->mutex);
     ls_rc rc = ls_cuda_check(cudaEventRecord(watch->progress, stream), "cudaEventRecord", __FILE__, __LINE__);
-    watch->since = now_seconds();
+    watch->since = ls_now_seconds();
     if (rc == LS_OK && !watch->failed && !watch->pending) {
         watch->pending = true;
         (void)pthread_cond_signal(&watch->changed);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "gpu/base/clock.h"
 #include "impls/rank.h"
 #include "impls/rank_internal.h"
 #include "impls/rank_restore.h"
@@ -22,12 +23,6 @@ typedef struct loop {
     size_t logged_count;
     bool logs; /* this rank prints */
 } loop;
-
-static double now_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static ls_rc append_number(json_t *array, double value) {
     return json_array_append_new(array, json_real(value)) == 0
@@ -59,10 +54,10 @@ static ls_rc timed_step(loop *l, const ls_batch *batch, size_t global_count) {
     const ls_rank_data *data = task->data;
     double one = 1;
     LS_TRY(data->impl->sum(task->self, &one, 1));
-    double start = now_seconds();
+    double start = ls_now_seconds();
     LS_TRY(data->impl->step(task->self, batch, global_count));
     LS_TRY(data->impl->synchronize(task->self));
-    double seconds = now_seconds() - start;
+    double seconds = ls_now_seconds() - start;
     if (task->steps < data->run->warmup) {
         return append_number(task->warmup_seconds, seconds);
     }
@@ -167,14 +162,14 @@ static ls_rc run_epoch(loop *l, size_t epoch) {
     l->logged = 0;
     l->logged_count = 0;
     LS_TRY(ls_batcher_set_epoch(l->batcher, epoch));
-    double start = now_seconds();
+    double start = ls_now_seconds();
     size_t made = 0;
     for (; made < steps && task->steps < data->run->steps; made++) {
         LS_TRY(run_step(l, epoch, made));
     }
     LS_TRY(data->impl->synchronize(task->self));
     ls_progress_bump(task->progress, LS_STAGE_TRAINING);
-    double seconds = now_seconds() - start;
+    double seconds = ls_now_seconds() - start;
     task->train_seconds += seconds;
     LS_TRY(finish_epoch(l, epoch, seconds, task->samples - before));
     bool whole = made == steps; /* --steps may end it before */

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "gpu/base/clock.h"
 #include "impls/rendezvous_wire.h"
 
 /* One attempt at one address: a connected socket, or -1 with errno (ETIMEDOUT when the deadline passed). */
@@ -66,7 +67,7 @@ static ls_rc connect_until(const ls_rendezvous *meeting, double deadline, int *o
 static ls_rc exchange(const ls_rendezvous *meeting, int fd, void *blob, size_t size) {
     /* Rank 0's own time limit began before this rank could connect; with the time that it has to answer (as in
      * ls_rendezvous_serve) its verdict comes before this deadline. */
-    double deadline = ls_wire_now() + meeting->timeout + LS_WIRE_ANSWER_SECONDS;
+    double deadline = ls_now_seconds() + meeting->timeout + LS_WIRE_ANSWER_SECONDS;
     uint64_t hello[LS_HELLO_WORDS] = {
         [LS_HELLO_MAGIC] = LS_WIRE_MAGIC,
         [LS_HELLO_WORLD] = meeting->world,
@@ -117,7 +118,7 @@ ls_rc ls_rendezvous_share(const ls_rendezvous *meeting, void *blob, size_t size)
         return ls_rendezvous_serve(meeting, blob, size);
     }
     int fd = -1;
-    LS_TRY(connect_until(meeting, ls_wire_now() + meeting->timeout, &fd));
+    LS_TRY(connect_until(meeting, ls_now_seconds() + meeting->timeout, &fd));
     ls_rc rc = exchange(meeting, fd, blob, size);
     (void)close(fd);
     return rc;

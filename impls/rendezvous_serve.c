@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "gpu/base/clock.h"
 #include "impls/rendezvous_wire.h"
 
 /* A connection whose hello may not be complete yet. Connections that turn out not to be ranks are closed and forgotten. */
@@ -225,7 +226,7 @@ static ls_rc answer_all(host *h, ls_rc code, const void *blob, size_t size, doub
         }
     }
     for (size_t i = 0; i < h->guest_count && code != LS_OK; i++) {
-        (void)answer(h->guests[i].fd, code, NULL, 0, ls_wire_now());
+        (void)answer(h->guests[i].fd, code, NULL, 0, ls_now_seconds());
     }
     return code;
 }
@@ -248,7 +249,7 @@ static void close_all(host *h) {
 }
 
 ls_rc ls_rendezvous_serve(const ls_rendezvous *meeting, const void *blob, size_t size) {
-    double deadline = ls_wire_now() + meeting->timeout;
+    double deadline = ls_now_seconds() + meeting->timeout;
     host h = {.meeting = meeting, .blob_size = size, .listener = -1};
     h.ranks = ls_calloc(meeting->world, sizeof *h.ranks, "the ranks of a rendezvous");
     for (size_t rank = 0; h.ranks != NULL && rank < meeting->world; rank++) {
@@ -260,7 +261,7 @@ ls_rc ls_rendezvous_serve(const ls_rendezvous *meeting, const void *blob, size_t
     if (rc == LS_OK) {
         rc = collect(&h, deadline);
         /* Peers wait for this answer: even with the time used up they get it. */
-        double last = ls_wire_now() + LS_WIRE_ANSWER_SECONDS;
+        double last = ls_now_seconds() + LS_WIRE_ANSWER_SECONDS;
         rc = answer_all(&h, rc, blob, size, deadline > last ? deadline : last);
     }
     close_all(&h);

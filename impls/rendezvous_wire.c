@@ -8,14 +8,10 @@
 #include <sys/socket.h>
 #include <time.h>
 
-double ls_wire_now(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+#include "gpu/base/clock.h"
 
 int ls_wire_poll_ms(double deadline) {
-    double left = deadline - ls_wire_now();
+    double left = deadline - ls_now_seconds();
     if (left <= 0) {
         return 0;
     }

@@ -27,8 +27,6 @@ enum { LS_REPLY_MAGIC, LS_REPLY_CODE, LS_REPLY_WORDS }; /* the code is an ls_rc;
 /* Seconds that rank 0 has to answer once its time limit has passed. */
 #define LS_WIRE_ANSWER_SECONDS 1.0
 
-/* Seconds of CLOCK_MONOTONIC. */
-double ls_wire_now(void);
 /* Milliseconds until deadline for poll: 0 when it has passed, else at least 1. */
 int ls_wire_poll_ms(double deadline);
 

@@ -1,4 +1,5 @@
 #include "impls/supervise.h"
+#include "gpu/base/clock.h"
 #include "impls/pidfd.h"
 
 #include <errno.h>
@@ -15,15 +16,7 @@
 
 /* How often the page is looked at. Ends of processes are seen at once. */
 static const double tick_seconds = 0.25;
-/* After the first rank has failed, how long the others may take to show whether they failed before it. */
-static const int settle_ms = 200;
 static const int terminate_ms = 2000;
-
-static double now_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static bool all_ended(ls_watch *watch) {
     bool all = true;
@@ -67,11 +60,10 @@ static void wait_for_event(ls_watch *watch, int limit_ms, int extra1, int extra2
     ls_error_lines_read(watch->lines);
 }
 
-/* Waits until every child has ended, at most so long; true when all have. */
-static bool wait_all(ls_watch *watch, int limit_ms) {
-    double end = now_seconds() + limit_ms * 1e-3;
+bool ls_watch_wait(ls_watch *watch, int limit_ms) {
+    double end = ls_now_seconds() + limit_ms * 1e-3;
     while (!all_ended(watch)) {
-        double left = end - now_seconds();
+        double left = end - ls_now_seconds();
         if (left <= 0) {
             return false;
         }
@@ -113,7 +105,7 @@ void ls_watch_end(ls_watch *watch, int stopped) {
     }
     if (!all_ended(watch)) {
         signal_all(watch, SIGTERM);
-        if (!wait_all(watch, terminate_ms)) {
+        if (!ls_watch_wait(watch, terminate_ms)) {
             find_rank_fds(watch);
             signal_all(watch, SIGKILL);
         }
@@ -133,7 +125,7 @@ typedef struct stall_clock {
 
 static double stalled_for(stall_clock *clock, const ls_progress *page) {
     uint64_t phases = 0;
-    double now = now_seconds();
+    double now = ls_now_seconds();
     for (size_t r = 0; r < page->ranks; r++) {
         phases += atomic_load(&page->rank[r].phase) + (atomic_load(&page->rank[r].state) != LS_RANK_ABSENT);
     }
@@ -150,7 +142,7 @@ static double stalled_for(stall_clock *clock, const ls_progress *page) {
 
 /* Waits for the verdict: nobody (found is false) when all ranks have ended well. */
 static ls_verdict watch_ranks(ls_watch *watch, int timer) {
-    stall_clock clock = {.moved = now_seconds(), .looked = now_seconds()};
+    stall_clock clock = {.moved = ls_now_seconds(), .looked = ls_now_seconds()};
     for (;;) {
         wait_for_event(watch, -1, timer, ls_interrupt_fd());
         bool ended = all_ended(watch);
@@ -164,7 +156,8 @@ static ls_verdict watch_ranks(ls_watch *watch, int timer) {
             find_rank_fds(watch);
             double seconds = stalled_for(&clock, watch->page);
             size_t gone;
-            if (seconds >= watch->run->timeout && ls_verdict_rank_gone(watch, &gone) && wait_all(watch, terminate_ms)) {
+            if (seconds >= watch->run->timeout && ls_verdict_rank_gone(watch, &gone) &&
+                ls_watch_wait(watch, terminate_ms)) {
                 continue; /* mpirun took longer than the limit to end; it knows the signal */
             }
             if (seconds >= watch->run->timeout) {
@@ -213,7 +206,7 @@ void ls_supervise(ls_watch *watch, ls_outcome *outcome) {
     }
     ls_verdict verdict = watch_ranks(watch, timer);
     if (verdict.found && verdict.said) {
-        (void)wait_all(watch, settle_ms); /* a rank that failed may be the victim of another */
+        (void)ls_watch_wait(watch, LS_SETTLE_MS); /* a rank that failed may be the victim of another */
         verdict = ls_verdict_of_ended(watch);
     }
     bool stopped = verdict.found && verdict.how[0] != '\0';

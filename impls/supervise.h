@@ -23,6 +23,12 @@ typedef struct ls_watch {
  * guilty_rank and reason, and prints the one line that the ranks have not printed themselves. */
 void ls_supervise(ls_watch *watch, ls_outcome *outcome);
 
+/* After the first rank has failed, how long the others may take to show whether they failed before it. */
+enum { LS_SETTLE_MS = 200 };
+
+/* Waits until every process has ended, at most so long, and reads what they write meanwhile; true when all have. */
+bool ls_watch_wait(ls_watch *watch, int limit_ms);
+
 /* Ends every process of the run and reaps it: SIGTERM, 2 seconds, SIGKILL. stopped: a rank that gets SIGKILL at once. */
 void ls_watch_end(ls_watch *watch, int stopped);
 

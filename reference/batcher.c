@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "gpu/base/clock.h"
 #include "gpu/base/mutant.h"
 #include "reference/cleanup.h"
 
@@ -53,12 +54,6 @@ struct ls_batcher {
     bool paused, stopped;
     ls_rc rc; /* of the loaders */
 };
-
-static double now_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static ls_rc pin(size_t count, size_t size, void **out) {
     LS_CUDA(cudaMallocHost(out, count * size));
@@ -179,7 +174,7 @@ double ls_batcher_seconds(const ls_batcher *batcher) {
 /* Fills a slot with the batch of a step. */
 static ls_rc make(const ls_batcher *batcher, slot *s, size_t step) {
     LS_TRY(wait_readers(s));
-    s->free = now_seconds();
+    s->free = ls_now_seconds();
     size_t first = step * batcher->batch;
     s->count = batcher->length - first < batcher->batch ? batcher->length - first : batcher->batch;
     for (size_t i = 0; i < s->count; i++) {
@@ -314,7 +309,7 @@ ls_rc ls_batcher_get(ls_batcher *batcher, size_t step, ls_batch *out) {
         return ls_fail(LS_BAD_INPUT, "step of an epoch: expected less than %zu, found %zu", ls_batcher_steps(batcher),
                        step);
     }
-    double start = now_seconds();
+    double start = ls_now_seconds();
     slot *s = NULL;
     if (batcher->thread_count > 0) {
         LS_TRY(await(batcher, step, &s));
@@ -323,7 +318,7 @@ ls_rc ls_batcher_get(ls_batcher *batcher, size_t step, ls_batch *out) {
         LS_TRY(make(batcher, s, step));
     }
     /* as long as the device has not read the slot's last batch, training does not wait for its input */
-    batcher->seconds += now_seconds() - (s->free > start ? s->free : start);
+    batcher->seconds += ls_now_seconds() - (s->free > start ? s->free : start);
     *out = (ls_batch){.count = s->count,
                       .pixels = s->samples.pixels,
                       .values = s->samples.values,

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "gpu/base/clock.h"
 #include "impls/rendezvous.h"
 #include "impls/rendezvous_wire.h"
 #include "tests/impls/stderr_capture.h"
@@ -27,9 +28,9 @@ typedef struct guest {
 
 static void *run_guest(void *argument) {
     guest *g = argument;
-    double start = ls_wire_now();
+    double start = ls_now_seconds();
     g->rc = ls_rendezvous_share(&g->meeting, g->blob, sizeof g->blob);
-    g->seconds = ls_wire_now() - start;
+    g->seconds = ls_now_seconds() - start;
     return NULL;
 }
 
@@ -203,8 +204,8 @@ static void *answer_nonsense(void *argument) {
     char bytes[64] = "HTTP/1.1 400 Bad Request\r\n\r\n";
     int fd = accept(listener, NULL, NULL);
     if (fd >= 0) {
-        (void)ls_wire_send(fd, bytes, sizeof bytes, ls_wire_now() + 5.0);
-        (void)ls_wire_receive(fd, bytes, LS_HELLO_WORDS * sizeof(uint64_t), ls_wire_now() + 5.0);
+        (void)ls_wire_send(fd, bytes, sizeof bytes, ls_now_seconds() + 5.0);
+        (void)ls_wire_receive(fd, bytes, LS_HELLO_WORDS * sizeof(uint64_t), ls_now_seconds() + 5.0);
         (void)close(fd);
     }
     return NULL;
@@ -232,10 +233,10 @@ static void *disturb(void *argument) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(g->meeting.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     char nonsense[LS_HELLO_WORDS * sizeof(uint64_t)] = "GET / HTTP/1.1\r\n\r\n";
-    double deadline = ls_wire_now() + 10.0;
+    double deadline = ls_now_seconds() + 10.0;
     size_t done = 0;
     int silent[8];
-    while (done < 8 && ls_wire_now() < deadline) {
+    while (done < 8 && ls_now_seconds() < deadline) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
             (void)close(fd);
