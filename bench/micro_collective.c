@@ -81,6 +81,25 @@ size_t ls_micro_elements(const ls_micro_collective *collective, size_t bytes, si
     return parts ? count / world * world : count;
 }
 
+ls_micro_plan ls_micro_plan_make(const ls_micro_job *job, size_t world, size_t rank) {
+    ls_micro_plan plan = {.collective = &ls_micro_collectives[job->collective],
+                          .type = &ls_micro_types[job->type],
+                          .redop = &ls_micro_redops[job->redop]};
+    plan.whole = ls_micro_elements(plan.collective, job->bytes, plan.type->size, world);
+    plan.sends = plan.collective->sends_all ? plan.whole : plan.whole / world;
+    plan.receives = plan.collective->receives_all ? plan.whole : plan.whole / world;
+    plan.part = rank * (plan.whole / world) * plan.type->size;
+    return plan;
+}
+
+ls_micro_call ls_micro_plan_call(const ls_micro_plan *plan, const ls_micro_job *job) {
+    return (ls_micro_call){.count = plan->sends < plan->receives ? plan->sends : plan->receives,
+                           .type = plan->type,
+                           .redop = plan->redop,
+                           .root = (int)job->root,
+                           .in_place = job->in_place};
+}
+
 double ls_micro_bus_factor(const ls_micro_collective *collective, size_t world) {
     return collective->factor == 0 ? 1 : collective->factor * (double)(world - 1) / (double)world;
 }

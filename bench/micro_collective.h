@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bench/micro_page.h"
 #include "gpu/gpu.h"
 
 typedef struct ls_micro_type {
@@ -58,6 +59,19 @@ size_t ls_micro_redop_find(const char *name);
 
 /* Elements of the whole for a size in bytes: rounded down to what all ranks can share evenly where they hold parts. */
 size_t ls_micro_elements(const ls_micro_collective *collective, size_t bytes, size_t type_size, size_t world);
+
+/* What the indices of a job name, and its sizes for one rank. */
+typedef struct ls_micro_plan {
+    const ls_micro_collective *collective;
+    const ls_micro_type *type;
+    const ls_micro_redop *redop;
+    size_t whole, sends, receives; /* elements */
+    size_t part;                   /* bytes before this rank's part of the whole */
+} ls_micro_plan;
+
+ls_micro_plan ls_micro_plan_make(const ls_micro_job *job, size_t world, size_t rank);
+/* The call of a plan, but for its memory, communicator and stream. */
+ls_micro_call ls_micro_plan_call(const ls_micro_plan *plan, const ls_micro_job *job);
 
 /* What nccl-tests calls bus bandwidth, for an algorithm bandwidth of 1. */
 double ls_micro_bus_factor(const ls_micro_collective *collective, size_t world);

@@ -85,12 +85,9 @@ static const struct {
 typedef struct mpi_job {
     ls_micro_place *place;
     ls_micro_job job;
-    const ls_micro_collective *collective;
-    const ls_micro_type *type;
-    const ls_micro_redop *redop;
-    size_t whole, sends, receives; /* elements */
-    void *send, *recv;             /* in place recv alone, except where part is */
-    void *fresh;                   /* what an iteration reads, and how much of it */
+    ls_micro_plan plan;
+    void *send, *recv; /* in place recv alone, except where part is */
+    void *fresh;       /* what an iteration reads, and how much of it */
     size_t fresh_bytes;
     ls_micro_call call;
     int (*function)(const ls_micro_call *call);
@@ -106,32 +103,22 @@ static void mpi_close(void *self) {
 }
 
 static ls_rc open_all(mpi_job *j) {
-    size_t world = j->place->world, size = j->type->size;
-    j->whole = ls_micro_elements(j->collective, j->job.bytes, size, world);
-    j->sends = j->collective->sends_all ? j->whole : j->whole / world;
-    j->receives = j->collective->receives_all ? j->whole : j->whole / world;
-    if (j->whole > INT_MAX) {
-        return ls_fail(LS_BAD_INPUT, "MPI counts are int: %zu elements are too many", j->whole);
+    const ls_micro_plan *plan = &j->plan;
+    if (plan->whole > INT_MAX) {
+        return ls_fail(LS_BAD_INPUT, "MPI counts are int: %zu elements are too many", plan->whole);
     }
-    j->send = ls_calloc(j->sends, size, "the buffers of a collective");
-    j->recv = ls_calloc(j->whole, size, "the buffers of a collective");
+    j->send = ls_calloc(plan->sends, plan->type->size, "the buffers of a collective");
+    j->recv = ls_calloc(plan->whole, plan->type->size, "the buffers of a collective");
     if (j->send == NULL || j->recv == NULL) {
         return LS_DEVICE_FAILED;
     }
     /* MPI's broadcast is in place always; in place all-gather reads the rank's part of what it writes. */
-    bool inside = j->job.in_place || (j->collective->rooted && !j->collective->reduces);
-    size_t part = j->collective->sends_all ? 0 : j->place->rank * (j->whole / world) * size;
-    j->fresh = inside ? (char *)j->recv + part : j->send;
-    j->fresh_bytes = j->sends * size;
-    j->call = (ls_micro_call){
-        .send = inside ? j->fresh : j->send,
-        .recv = j->recv,
-        .count = j->sends < j->receives ? j->sends : j->receives,
-        .type = j->type,
-        .redop = j->redop,
-        .root = (int)j->job.root,
-        .in_place = j->job.in_place,
-    };
+    bool inside = j->job.in_place || (plan->collective->rooted && !plan->collective->reduces);
+    j->fresh = inside ? (char *)j->recv + (plan->collective->sends_all ? 0 : plan->part) : j->send;
+    j->fresh_bytes = plan->sends * plan->type->size;
+    j->call = ls_micro_plan_call(plan, &j->job);
+    j->call.send = j->fresh;
+    j->call.recv = j->recv;
     return LS_OK;
 }
 
@@ -143,16 +130,14 @@ static ls_rc mpi_open(ls_micro_place *place, const ls_micro_job *job, void **sel
     }
     j->place = place;
     j->job = *job;
-    j->collective = &ls_micro_collectives[job->collective];
-    j->type = &ls_micro_types[job->type];
-    j->redop = &ls_micro_redops[job->redop];
+    j->plan = ls_micro_plan_make(job, place->world, place->rank);
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
-        if (strcmp(functions[i].name, j->collective->name) == 0) {
+        if (strcmp(functions[i].name, j->plan.collective->name) == 0) {
             j->function = functions[i].call;
         }
     }
     return j->function != NULL ? open_all(j)
-                               : ls_fail(LS_BAD_INPUT, "MPI has no function for '%s' here", j->collective->name);
+                               : ls_fail(LS_BAD_INPUT, "MPI has no function for '%s' here", j->plan.collective->name);
 }
 
 static ls_rc rewrite(void *self) {
@@ -174,12 +159,13 @@ static ls_rc mpi_measure(void *self, size_t iterations, double *seconds) {
 
 static ls_rc mpi_check(void *self, uint64_t *wrong) {
     mpi_job *j = self;
+    const ls_micro_plan *plan = &j->plan;
     size_t world = j->place->world, rank = j->place->rank;
-    memset(j->recv, 0xa5, j->whole * j->type->size);
-    ls_micro_fill(j->collective, j->type, j->redop, world, rank, j->sends, j->fresh);
+    memset(j->recv, 0xa5, plan->whole * plan->type->size);
+    ls_micro_fill(plan->collective, plan->type, plan->redop, world, rank, plan->sends, j->fresh);
     LS_TRY(run(j));
-    *wrong = ls_micro_count_wrong(j->collective, j->type, j->redop, world, rank, j->job.root, j->whole, j->receives,
-                                  j->recv);
+    *wrong = ls_micro_count_wrong(plan->collective, plan->type, plan->redop, world, rank, j->job.root, plan->whole,
+                                  plan->receives, j->recv);
     return LS_OK;
 }
 

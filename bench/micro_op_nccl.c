@@ -10,12 +10,9 @@ enum { WINDOW = 32 };
 typedef struct nccl_job {
     ls_micro_place *place;
     ls_micro_job job;
-    const ls_micro_collective *collective;
-    const ls_micro_type *type;
-    const ls_micro_redop *redop;
-    size_t whole, sends, receives; /* elements */
-    void *buffer, *received;       /* in place: the same memory */
-    int *meeting;                  /* one element, for the barrier on the stream */
+    ls_micro_plan plan;
+    void *buffer, *received; /* in place: the same memory */
+    int *meeting;            /* one element, for the barrier on the stream */
     cudaEvent_t before[WINDOW], after[WINDOW];
     ls_micro_call call;
 } nccl_job;
@@ -44,36 +41,27 @@ static void nccl_close(void *self) {
 
 /* Where the call reads and writes. In place the part of a rank lies inside the whole. */
 static ls_rc allocate(nccl_job *j) {
-    size_t size = j->type->size, part = j->place->rank * (j->whole / j->place->world) * size;
-    LS_CUDA(cudaMalloc(&j->buffer, (j->job.in_place ? j->whole : j->sends) * size));
+    const ls_micro_plan *plan = &j->plan;
+    size_t size = plan->type->size;
+    bool inside = j->job.in_place;
+    LS_CUDA(cudaMalloc(&j->buffer, (inside ? plan->whole : plan->sends) * size));
     j->received = j->buffer;
-    if (!j->job.in_place) {
-        LS_CUDA(cudaMalloc(&j->received, j->receives * size));
+    if (!inside) {
+        LS_CUDA(cudaMalloc(&j->received, plan->receives * size));
     }
     LS_CUDA(cudaMalloc((void **)&j->meeting, sizeof *j->meeting));
     LS_CUDA(cudaMemset(j->meeting, 0, sizeof *j->meeting));
     LS_CUDA(cudaDeviceSynchronize()); /* the memset is not in the order of our stream */
-    bool inside = j->job.in_place;
-    j->call.send = (char *)j->buffer + (inside && !j->collective->sends_all ? part : 0);
-    j->call.recv = (char *)j->received + (inside && !j->collective->receives_all ? part : 0);
+    j->call.send = (char *)j->buffer + (inside && !plan->collective->sends_all ? plan->part : 0);
+    j->call.recv = (char *)j->received + (inside && !plan->collective->receives_all ? plan->part : 0);
     return LS_OK;
 }
 
 static ls_rc open_all(nccl_job *j) {
-    size_t world = j->place->world;
     LS_TRY(ls_micro_communicator(j->place));
-    j->whole = ls_micro_elements(j->collective, j->job.bytes, j->type->size, world);
-    j->sends = j->collective->sends_all ? j->whole : j->whole / world;
-    j->receives = j->collective->receives_all ? j->whole : j->whole / world;
-    j->call = (ls_micro_call){
-        .count = j->sends < j->receives ? j->sends : j->receives,
-        .type = j->type,
-        .redop = j->redop,
-        .root = (int)j->job.root,
-        .in_place = j->job.in_place,
-        .comm = j->place->comm,
-        .stream = j->place->stream,
-    };
+    j->call = ls_micro_plan_call(&j->plan, &j->job);
+    j->call.comm = j->place->comm;
+    j->call.stream = j->place->stream;
     for (size_t i = 0; i < WINDOW; i++) {
         LS_CUDA(cudaEventCreate(&j->before[i]));
         LS_CUDA(cudaEventCreate(&j->after[i]));
@@ -89,17 +77,15 @@ static ls_rc nccl_open(ls_micro_place *place, const ls_micro_job *job, void **se
     }
     j->place = place;
     j->job = *job;
-    j->collective = &ls_micro_collectives[job->collective];
-    j->type = &ls_micro_types[job->type];
-    j->redop = &ls_micro_redops[job->redop];
+    j->plan = ls_micro_plan_make(job, place->world, place->rank);
     return open_all(j);
 }
 
 /* What an iteration reads is written anew, by the device: a gradient is just as fresh. The bytes are small normal numbers in
  * every type. */
 static ls_rc rewrite(nccl_job *j) {
-    size_t count = j->job.in_place ? j->whole : j->sends;
-    LS_CUDA(cudaMemsetAsync(j->buffer, 0x3f, count * j->type->size, j->place->stream));
+    size_t count = j->job.in_place ? j->plan.whole : j->plan.sends;
+    LS_CUDA(cudaMemsetAsync(j->buffer, 0x3f, count * j->plan.type->size, j->place->stream));
     return LS_OK;
 }
 
@@ -114,7 +100,7 @@ static ls_rc measure_window(nccl_job *j, size_t count, double *seconds) {
         LS_TRY(rewrite(j));
         LS_TRY(meet(j));
         LS_CUDA(cudaEventRecord(j->before[i], j->place->stream));
-        LS_NCCL(j->collective->nccl(&j->call));
+        LS_NCCL(j->plan.collective->nccl(&j->call));
         LS_CUDA(cudaEventRecord(j->after[i], j->place->stream));
     }
     LS_CUDA(cudaStreamSynchronize(j->place->stream));
@@ -135,7 +121,7 @@ static ls_rc prepare_host(void *self) {
 
 static ls_rc run_host(void *self) {
     nccl_job *j = self;
-    LS_NCCL(j->collective->nccl(&j->call));
+    LS_NCCL(j->plan.collective->nccl(&j->call));
     LS_CUDA(cudaStreamSynchronize(j->place->stream));
     return LS_OK;
 }
@@ -154,22 +140,23 @@ static ls_rc nccl_measure(void *self, size_t iterations, double *seconds) {
 
 /* Known values through the same call and buffers. */
 static ls_rc check_on_host(nccl_job *j, void *values, uint64_t *wrong) {
-    size_t size = j->type->size, world = j->place->world, rank = j->place->rank;
-    ls_micro_fill(j->collective, j->type, j->redop, world, rank, j->sends, values);
-    LS_CUDA(cudaMemset(j->received, 0xa5, (j->job.in_place ? j->whole : j->receives) * size));
-    LS_CUDA(cudaMemcpy((void *)j->call.send, values, j->sends * size, cudaMemcpyHostToDevice));
+    const ls_micro_plan *plan = &j->plan;
+    size_t size = plan->type->size, world = j->place->world, rank = j->place->rank;
+    ls_micro_fill(plan->collective, plan->type, plan->redop, world, rank, plan->sends, values);
+    LS_CUDA(cudaMemset(j->received, 0xa5, (j->job.in_place ? plan->whole : plan->receives) * size));
+    LS_CUDA(cudaMemcpy((void *)j->call.send, values, plan->sends * size, cudaMemcpyHostToDevice));
     LS_CUDA(cudaDeviceSynchronize()); /* the memset above is on another stream */
-    LS_NCCL(j->collective->nccl(&j->call));
+    LS_NCCL(plan->collective->nccl(&j->call));
     LS_CUDA(cudaStreamSynchronize(j->place->stream));
-    LS_CUDA(cudaMemcpy(values, j->call.recv, j->receives * size, cudaMemcpyDeviceToHost));
-    *wrong =
-        ls_micro_count_wrong(j->collective, j->type, j->redop, world, rank, j->job.root, j->whole, j->receives, values);
+    LS_CUDA(cudaMemcpy(values, j->call.recv, plan->receives * size, cudaMemcpyDeviceToHost));
+    *wrong = ls_micro_count_wrong(plan->collective, plan->type, plan->redop, world, rank, j->job.root, plan->whole,
+                                  plan->receives, values);
     return LS_OK;
 }
 
 static ls_rc nccl_check(void *self, uint64_t *wrong) {
     nccl_job *j = self;
-    void *values = ls_calloc(j->whole, j->type->size, "the values of a collective");
+    void *values = ls_calloc(j->plan.whole, j->plan.type->size, "the values of a collective");
     if (values == NULL) {
         return LS_DEVICE_FAILED;
     }
