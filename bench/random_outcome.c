@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "bench/results.h"
+
 static ls_status status_of(const json_t *row) {
     const char *name = json_string_value(json_object_get(row, "status"));
     for (ls_status status = LS_SKIPPED; name != NULL && status <= LS_FAILED; status++) {
@@ -15,27 +17,18 @@ static ls_status status_of(const json_t *row) {
     return LS_FAILED;
 }
 
+/* The worst status of the rows is the case's. */
 static void read_rows(const char *path, ls_random_outcome *outcome) {
-    outcome->rows = json_array();
-    FILE *file = fopen(path, "re");
-    char *line = NULL;
-    size_t size = 0;
-    while (file != NULL && getline(&line, &size, file) >= 0) {
-        json_t *row = json_loads(line, 0, NULL);
-        if (row == NULL) {
-            continue;
-        }
+    size_t index = 0;
+    json_t *row = NULL;
+    outcome->rows = ls_results_read(path);
+    json_array_foreach(outcome->rows, index, row) {
         ls_status status = status_of(row);
-        if (json_array_size(outcome->rows) == 0 || status > outcome->status) {
+        if (index == 0 || status > outcome->status) {
             const char *reason = json_string_value(json_object_get(row, "reason"));
             outcome->status = status;
             snprintf(outcome->reason, sizeof outcome->reason, "%s", reason != NULL ? reason : "");
         }
-        json_array_append_new(outcome->rows, row);
-    }
-    free(line);
-    if (file != NULL) {
-        fclose(file);
     }
 }
 

@@ -173,3 +173,22 @@ json_t *ls_result_counters(const json_t *ranks) {
     }
     return sum;
 }
+
+json_t *ls_results_read(const char *path) {
+    json_t *rows = json_array();
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t size = 0;
+    while (file != NULL && rows != NULL && getline(&line, &size, file) >= 0) {
+        json_t *row = json_loads(line, 0, NULL);
+        if (row != NULL && json_array_append_new(rows, row) != 0) {
+            json_decref(rows);
+            rows = NULL;
+        }
+    }
+    free(line);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return rows;
+}

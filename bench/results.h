@@ -24,4 +24,8 @@ ls_rc ls_results_append(const char *path, const json_t *row);
 /* Adds the counters of all ranks' results together (array of rank objects, impls/rank.h). */
 json_t *ls_result_counters(const json_t *ranks);
 
+/* The rows of a file that a command of this program has written: an array, owned by the caller; empty when there is no file.
+ * Lines that are no JSON are left out: a process that was killed may leave half a row. NULL when memory is short. */
+json_t *ls_results_read(const char *path);
+
 #endif

@@ -1,12 +1,12 @@
 /* Verifications by lockstep-mutants, several at once. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/results.h"
 #include "bench/selftest.h"
 #include "gpu/base/error.h"
 #include "impls/spawn.h"
@@ -118,18 +118,8 @@ static ls_rc start(const ls_selftest *test, const ls_selftest_job *job, size_t i
 static ls_rc read_rows(const ls_selftest *test, size_t index, ls_selftest_job *job) {
     char path[LS_PATH_SIZE + 32];
     (void)snprintf(path, sizeof path, "%s/%zu.jsonl", test->folder, index);
-    job->rows = json_array();
-    FILE *file = fopen(path, "re");
-    while (file != NULL && job->rows != NULL) {
-        json_t *row = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL);
-        if (row == NULL || json_array_append_new(job->rows, row) != 0) {
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-        (void)unlink(path);
-    }
+    job->rows = ls_results_read(path);
+    (void)unlink(path); /* a training leaves none */
     return job->rows != NULL ? LS_OK : ls_fail(LS_DEVICE_FAILED, "out of memory for the rows of a self-test");
 }
 
@@ -141,14 +131,14 @@ typedef struct pool {
 } pool;
 
 static void wait_for_any(const pool *p) {
-    struct pollfd fds[MOST_AT_ONCE];
-    nfds_t count = 0;
+    const ls_child *under_way[MOST_AT_ONCE];
+    size_t count = 0;
     for (size_t i = 0; i < p->places; i++) {
         if (p->jobs[i] != SIZE_MAX) {
-            fds[count++] = (struct pollfd){.fd = p->children[i].pidfd, .events = POLLIN};
+            under_way[count++] = &p->children[i];
         }
     }
-    (void)poll(fds, count, -1);
+    ls_children_wait(under_way, count, -1);
 }
 
 /* Takes the results of what has ended; returns how many, or SIZE_MAX after a failure. */
@@ -170,8 +160,7 @@ static size_t collect(const ls_selftest *test, ls_selftest_job *jobs, pool *p) {
 }
 
 ls_rc ls_selftest_jobs_run(const ls_selftest *test, ls_selftest_job *jobs, size_t count, void (*done)(size_t ended)) {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    pool p = {.places = cores < 1 ? 1 : cores > MOST_AT_ONCE ? MOST_AT_ONCE : (size_t)cores};
+    pool p = {.places = ls_children_at_once(MOST_AT_ONCE)};
     for (size_t i = 0; i < p.places; i++) {
         p.jobs[i] = SIZE_MAX;
     }

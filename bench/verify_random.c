@@ -1,18 +1,16 @@
 #include "bench/verify_random.h"
 
-#include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/random_case.h"
 #include "bench/random_outcome.h"
 #include "bench/results.h"
+#include "gpu/base/clock.h"
 #include "gpu/gpu.h"
 #include "impls/impl.h"
 #include "impls/interrupt.h"
@@ -29,7 +27,7 @@ typedef struct slot {
     ls_run run;
     ls_child child;
     bool running, done;
-    struct timespec start;
+    double start; /* ls_now_seconds */
     ls_random_outcome outcome;
 } slot;
 
@@ -44,24 +42,12 @@ typedef struct session {
     size_t devices, jobs;
     ls_outcome folder; /* of the cases' output */
     ls_environment environment;
-    struct timespec start;
+    double start; /* ls_now_seconds */
     slot slots[WINDOW];
     size_t begun, running, printed;
     size_t statuses[LS_FAILED + 1];
     tally impls[LS_MAX_LIST], dtypes[2], worlds[MOST_DEVICES + 1];
 } session;
-
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + 1e-9 * (double)(now.tv_nsec - start->tv_nsec);
-}
-
-static size_t side_by_side(void) {
-    cpu_set_t cores;
-    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-    return count < 1 ? 1 : count > MOST_JOBS ? MOST_JOBS : (size_t)count;
-}
 
 static void path_of(const session *s, const slot *at, const char *kind, char *path, size_t size) {
     snprintf(path, size, "%.900s/case-%zu.%s", s->folder.run_dir, at->index, kind);
@@ -99,7 +85,7 @@ static ls_rc begin(session *s) {
     s->begun++;
     ls_random_case_draw(s->options->run.seed, at->index, s->devices, &at->run);
     at->run.timeout = s->options->run.timeout;
-    clock_gettime(CLOCK_MONOTONIC, &at->start);
+    at->start = ls_now_seconds();
     const ls_impl *impl = ls_impl_find(at->run.impl);
     char why[256] = "not here";
     if (impl->available != NULL && !impl->available(why, sizeof why)) {
@@ -125,7 +111,7 @@ static void collect(session *s, slot *at) {
     for (size_t k = 0; k < 3; k++) {
         unlink(paths[k]);
     }
-    at->outcome.seconds = seconds_since(&at->start);
+    at->outcome.seconds = ls_now_seconds() - at->start;
     ls_child_close(&at->child);
     at->running = false;
     at->done = true;
@@ -134,15 +120,14 @@ static void collect(session *s, slot *at) {
 
 /* Waits until a case has ended or a signal has come. */
 static void wait_for_one(session *s) {
-    struct pollfd fds[WINDOW + 1];
-    nfds_t count = 0;
-    fds[count++] = (struct pollfd){.fd = ls_interrupt_fd(), .events = POLLIN};
+    const ls_child *under_way[WINDOW];
+    size_t count = 0;
     for (size_t i = 0; i < WINDOW; i++) {
         if (s->slots[i].running) {
-            fds[count++] = (struct pollfd){.fd = s->slots[i].child.pidfd, .events = POLLIN};
+            under_way[count++] = &s->slots[i].child;
         }
     }
-    (void)poll(fds, count, -1);
+    ls_children_wait(under_way, count, ls_interrupt_fd());
     for (size_t i = 0; i < WINDOW; i++) {
         if (s->slots[i].running && ls_child_poll(&s->slots[i].child)) {
             collect(s, &s->slots[i]);
@@ -208,7 +193,7 @@ static void show_progress(const session *s) {
     if (!isatty(STDERR_FILENO)) {
         return;
     }
-    double spent = seconds_since(&s->start);
+    double spent = ls_now_seconds() - s->start;
     size_t count = s->options->random_count;
     double left = s->printed > 0 ? spent / (double)s->printed * (double)(count - s->printed) : 0;
     fprintf(stderr, "\r[%zu/%zu] %.0f s, about %.0f s left\033[K", s->printed, count, spent, left);
@@ -256,7 +241,7 @@ static void print_tally(const char *name, const tally *t) {
 }
 
 static ls_rc conclude(const session *s) {
-    double seconds = seconds_since(&s->start);
+    double seconds = ls_now_seconds() - s->start;
     size_t cases = s->printed, mistrusted = s->statuses[LS_MISTRUSTED];
     printf("\n%zu passed, %zu failed, %zu skipped, %zu mistrusted in %.0f s (seed %llu, %.2f s a case, %zu side by "
            "side)\nimplementations:",
@@ -314,8 +299,8 @@ ls_rc ls_verify_random(const char *program, const ls_options *options) {
     }
     s->program = program;
     s->options = options;
-    s->jobs = side_by_side();
-    clock_gettime(CLOCK_MONOTONIC, &s->start);
+    s->jobs = ls_children_at_once(MOST_JOBS);
+    s->start = ls_now_seconds();
     ls_rc rc = ls_interrupt_begin();
     if (rc == LS_OK) {
         rc = run_session(s);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -162,4 +164,18 @@ void ls_child_close(ls_child *child) {
         close(child->pidfd);
         child->pidfd = -1;
     }
+}
+
+size_t ls_children_at_once(size_t most) {
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    return count < 1 ? 1 : (size_t)count > most ? most : (size_t)count;
+}
+
+void ls_children_wait(const ls_child *const *children, size_t count, int extra) {
+    struct pollfd fds[LS_MOST_CHILDREN + 1] = {{.fd = extra, .events = POLLIN}};
+    for (size_t i = 0; i < count && i < LS_MOST_CHILDREN; i++) {
+        fds[i + 1] = (struct pollfd){.fd = children[i]->pidfd, .events = POLLIN};
+    }
+    (void)poll(fds, (nfds_t)(count < LS_MOST_CHILDREN ? count : LS_MOST_CHILDREN) + 1, -1);
 }

@@ -43,4 +43,11 @@ void ls_child_signal(const ls_child *child, int signal_number);
 /* Waits for the end and closes the pidfd. Safe on a zeroed child. */
 void ls_child_close(ls_child *child);
 
+/* How many independent processes to run at a time: one for each core that this process may use, from 1 to most. */
+size_t ls_children_at_once(size_t most);
+enum { LS_MOST_CHILDREN = 64 };
+/* Waits until one of the children (started, not ended; at most LS_MOST_CHILDREN) has ended, or extra is readable; -1: nothing
+ * extra. */
+void ls_children_wait(const ls_child *const *children, size_t count, int extra);
+
 #endif
