@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "impls/run_dir.h"
 
@@ -33,7 +34,8 @@ static bool write_file(const char *folder, const char *name, const ls_dataset *s
     if (file == NULL) {
         return false;
     }
-    bool good = write(file, set);
+    bool good = fchmod(fileno(file), S_IRUSR) == 0; /* so that ranks map it (reference/data/bytes.h) */
+    good = good && write(file, set);
     return fclose(file) == 0 && good;
 }
 

@@ -33,10 +33,10 @@ if(LOCKSTEP_SANITIZE)
     # -O1 -g1: half the time to compile; reports still have their lines
     $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -O1 -g1>)
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
-  find_program(LOCKSTEP_LLD ld.lld)
-  if(LOCKSTEP_LLD) # a hundred programs with a sanitizer in each: a third of the time to link
-    target_link_options(lockstep_flags INTERFACE -fuse-ld=lld)
-  endif()
+endif()
+find_program(LOCKSTEP_LLD ld.lld)
+if(LOCKSTEP_LLD AND LOCKSTEP_PLATFORM_CHOSEN STREQUAL vgpu) # a hundred programs of tests: a third of the time to link
+  target_link_options(lockstep_flags INTERFACE -fuse-ld=lld)
 endif()
 
 # lockstep_library(<folder> [libraries...]): every .c of the folder and its subfolders but main.c and mutant_*.c

@@ -64,7 +64,8 @@ ls_rc ls_dataset_shape(const char *spec, ls_split split, ls_dataset *out) {
 }
 
 void ls_dataset_close(ls_dataset *dataset) {
-    free(dataset->pixels);
+    ls_content pixels = {.data = dataset->pixels, .mapping = dataset->mapping, .mapped = dataset->mapped};
+    ls_content_release(&pixels);
     free(dataset->values);
     free(dataset->labels);
     free(dataset->targets);

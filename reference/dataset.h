@@ -21,6 +21,8 @@ typedef struct ls_dataset {
     float *values;
     int32_t *labels;
     float *targets; /* [count][target_count]; NULL: none */
+    void *mapping;  /* of the file that pixels lie in, not to be written; NULL: they have memory of their own */
+    size_t mapped;
 } ls_dataset;
 
 typedef enum ls_split { LS_SPLIT_TRAIN = 0, LS_SPLIT_TEST = 1 } ls_split;

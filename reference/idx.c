@@ -84,9 +84,9 @@ static ls_rc read_header(ls_bytes *bytes, const char *path, size_t low, size_t h
     return LS_OK;
 }
 
-static ls_rc read_data(ls_bytes *bytes, const char *path, const ls_idx *idx) {
+static ls_rc read_data(ls_bytes *bytes, const char *path, ls_idx *idx) {
     size_t got = 0;
-    LS_TRY(ls_bytes_read(bytes, idx->data, idx->count, &got));
+    LS_TRY(ls_bytes_take(bytes, idx->count, path, &idx->content, &got));
     if (got < idx->count) {
         return ls_fail(
             LS_BAD_INPUT,
@@ -128,11 +128,10 @@ ls_rc ls_idx_read_header(const char *path, size_t low, size_t high, ls_idx *out)
 ls_rc ls_idx_read_between(const char *path, size_t low, size_t high, ls_idx *out) {
     ls_bytes *bytes = NULL;
     LS_TRY(open_file(path, low, high, out, &bytes));
-    out->data = ls_calloc(out->count, 1, path);
-    ls_rc rc = out->data == NULL ? LS_DEVICE_FAILED : read_data(bytes, path, out);
+    ls_rc rc = read_data(bytes, path, out);
     ls_bytes_close(bytes);
     if (rc != LS_OK) {
-        free(out->data);
+        ls_content_release(&out->content);
         *out = (ls_idx){0};
     }
     return rc;

@@ -57,7 +57,7 @@ check "clang build, AddressSanitizer and UBSan" \
     unit_tests fuzz_tests
 if [ $failed -eq $before ]; then
   # Not again: processes and time limits (impls.launch), and what computes for long with code that other tests run too.
-  run_tests build/vgpu-asan -L "unit|fuzz" -E "impls.launch|verify.(rounding|reduction)"
+  run_tests build/vgpu-asan -L "unit|fuzz" -E "impls.launch|verify.(rounding|reduction|computation)"
 fi
 before=$failed
 check "gcc build, ThreadSanitizer" build_preset vgpu-tsan thread_tests

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 enum { INPUT_SIZE = 1 << 16 };
@@ -20,6 +22,7 @@ struct ls_bytes {
     uint64_t file_offset; /* bytes taken from the file */
     uint64_t offset;      /* decoded bytes handed out */
     bool gzip;
+    bool fixed;     /* nobody may write the file */
     bool inflating; /* z is initialised */
     bool ended;     /* the last gzip member has been verified and nothing follows */
     z_stream z;
@@ -79,6 +82,7 @@ static ls_rc open_file(ls_bytes *bytes) {
         return ls_fail(LS_BAD_INPUT, "%s: byte 0: expected data, found an empty file; download it again", bytes->path);
     }
     bytes->file_size = (uint64_t)info.st_size;
+    bytes->fixed = (info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) == 0;
     return LS_OK;
 }
 
@@ -206,6 +210,47 @@ ls_rc ls_bytes_read(ls_bytes *bytes, void *to, size_t want, size_t *got) {
     LS_TRY(bytes->gzip ? read_gzip(bytes, to, want, got) : read_plain(bytes, to, want, got));
     bytes->offset += *got;
     return LS_OK;
+}
+
+/* Maps `count` bytes from here on and goes behind them; false where that cannot be, and nothing has changed then. */
+static bool map_content(ls_bytes *bytes, size_t count, ls_content *out) {
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t start = bytes->offset - bytes->offset % page;
+    size_t before = (size_t)(bytes->offset - start);
+    size_t length = before + count;
+    if (fseeko(bytes->file, (off_t)(bytes->offset + count), SEEK_SET) != 0) {
+        return false;
+    }
+    void *mapping = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fileno(bytes->file), (off_t)start);
+    if (mapping == MAP_FAILED) {
+        (void)fseeko(bytes->file, (off_t)bytes->file_offset, SEEK_SET); /* it was there a moment ago */
+        return false;
+    }
+    *out = (ls_content){.data = (uint8_t *)mapping + before, .mapping = mapping, .mapped = length};
+    bytes->offset += count;
+    bytes->file_offset = bytes->offset;
+    bytes->z.avail_in = 0;
+    return true;
+}
+
+ls_rc ls_bytes_take(ls_bytes *bytes, size_t count, const char *what, ls_content *out, size_t *got) {
+    *out = (ls_content){0};
+    bool whole = bytes->offset <= bytes->file_size && count <= bytes->file_size - bytes->offset;
+    if (!bytes->gzip && bytes->fixed && count > 0 && whole && map_content(bytes, count, out)) {
+        *got = count;
+        return LS_OK;
+    }
+    out->data = ls_calloc(count, 1, what);
+    return out->data == NULL ? LS_DEVICE_FAILED : ls_bytes_read(bytes, out->data, count, got);
+}
+
+void ls_content_release(ls_content *content) {
+    if (content->mapping != NULL) {
+        (void)munmap(content->mapping, content->mapped); /* fails for a wrong address only */
+    } else {
+        free(content->data);
+    }
+    *content = (ls_content){0};
 }
 
 uint64_t ls_bytes_offset(const ls_bytes *bytes) {

@@ -19,6 +19,19 @@ void ls_bytes_close(ls_bytes *bytes);
  * member's checksum and length have been verified (RFC 1952): a damaged or cut stream is one line and LS_BAD_INPUT. */
 ls_rc ls_bytes_read(ls_bytes *bytes, void *to, size_t want, size_t *got);
 
+/* Memory that a file's content lies in: its own, or a mapping of the file. */
+typedef struct ls_content {
+    uint8_t *data;
+    void *mapping; /* NULL: data is to be freed */
+    size_t mapped;
+} ls_content;
+
+/* The next `count` decoded bytes, *got of them where the content ends before. A plain file that nobody may write (no write
+ * permission in its mode) is mapped, so that ranks share it and only what they look at is read; any other is copied, since a
+ * mapping would change with the file. Ends what ls_bytes_read reads at the same place. what: for a line about memory. */
+ls_rc ls_bytes_take(ls_bytes *bytes, size_t count, const char *what, ls_content *out, size_t *got);
+void ls_content_release(ls_content *content);
+
 /* Decoded bytes read so far. */
 uint64_t ls_bytes_offset(const ls_bytes *bytes);
 /* The most decoded bytes that a file of this size can hold: its size when plain, else by the limit of deflate. */

@@ -67,9 +67,9 @@ static ls_rc count_classes(const char *folder, size_t *classes) {
     LS_TRY(read_labels(folder, LS_SPLIT_TRAIN, path, sizeof path, &labels));
     *classes = 1;
     for (size_t i = 0; i < labels.count; i++) {
-        *classes = labels.data[i] + (size_t)1 > *classes ? labels.data[i] + (size_t)1 : *classes;
+        *classes = labels.content.data[i] + (size_t)1 > *classes ? labels.content.data[i] + (size_t)1 : *classes;
     }
-    free(labels.data);
+    ls_content_release(&labels.content);
     return LS_OK;
 }
 
@@ -110,13 +110,13 @@ static ls_rc take_labels(const char *path, const ls_idx *labels, size_t classes,
         return LS_DEVICE_FAILED;
     }
     for (size_t i = 0; i < labels->count; i++) {
-        if (labels->data[i] >= classes) {
+        if (labels->content.data[i] >= classes) {
             return ls_fail(LS_BAD_INPUT,
                            "%s: byte %zu (record %zu): expected a label of 0 to %zu, the largest of the training set, "
                            "found %u",
-                           path, 8 + i, i, classes - 1, (unsigned)labels->data[i]);
+                           path, 8 + i, i, classes - 1, (unsigned)labels->content.data[i]);
         }
-        out->labels[i] = labels->data[i];
+        out->labels[i] = labels->content.data[i];
     }
     return LS_OK;
 }
@@ -133,10 +133,10 @@ static ls_rc open_files(const char *argument, ls_split split, ls_dataset *out) {
         rc = ls_idx_read_between(image_path, 3, 4, &images);
     }
     if (rc == LS_OK) {
-        out->pixels = images.data;
+        ls_dataset_take_pixels(out, &images.content);
         rc = check_counts(image_path, &images, label_path, &labels);
     }
-    free(labels.data);
+    ls_content_release(&labels.content);
     if (rc != LS_OK) {
         ls_dataset_close(out);
         return rc;

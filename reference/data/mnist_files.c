@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "reference/data/source.h"
 #include "reference/idx.h"
 
 enum { SIDE = 28, CLASSES = 10 };
@@ -58,11 +59,11 @@ static ls_rc take_labels(const char *path, const ls_idx *labels, ls_dataset *out
         return LS_DEVICE_FAILED;
     }
     for (size_t i = 0; i < labels->count; i++) {
-        if (labels->data[i] >= CLASSES) {
+        if (labels->content.data[i] >= CLASSES) {
             return ls_fail(LS_BAD_INPUT, "%s: byte %zu (record %zu): expected a label of 0 to %d, found %u", path,
-                           8 + i, i, CLASSES - 1, (unsigned)labels->data[i]);
+                           8 + i, i, CLASSES - 1, (unsigned)labels->content.data[i]);
         }
-        out->labels[i] = labels->data[i];
+        out->labels[i] = labels->content.data[i];
     }
     return LS_OK;
 }
@@ -97,13 +98,13 @@ ls_rc ls_mnist_files_open(const char *folder, ls_split split, ls_dataset *out) {
         rc = ls_idx_read(image_path, 3, &images);
     }
     if (rc == LS_OK) {
-        out->pixels = images.data;
+        ls_dataset_take_pixels(out, &images.content);
         rc = check_images(image_path, &images);
     }
     if (rc == LS_OK) {
         rc = check_counts(image_path, &images, label_path, &labels);
     }
-    free(labels.data);
+    ls_content_release(&labels.content);
     if (rc != LS_OK) {
         ls_dataset_close(out);
         return rc;

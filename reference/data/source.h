@@ -2,6 +2,7 @@
 #ifndef LS_REFERENCE_DATA_SOURCE_H
 #define LS_REFERENCE_DATA_SOURCE_H
 
+#include "reference/data/bytes.h"
 #include "reference/dataset.h"
 
 typedef struct ls_data_source {
@@ -14,6 +15,13 @@ typedef struct ls_data_source {
     /* The sizes alone, see ls_dataset_shape; out is zeroed. */
     ls_rc (*shape)(const char *argument, ls_split split, ls_dataset *out);
 } ls_data_source;
+
+/* Gives the data set the content of a file as its pixels. */
+static inline void ls_dataset_take_pixels(ls_dataset *out, const ls_content *content) {
+    out->pixels = content->data;
+    out->mapping = content->mapping;
+    out->mapped = content->mapped;
+}
 
 extern const ls_data_source ls_data_fashion_mnist;
 extern const ls_data_source ls_data_mnist;

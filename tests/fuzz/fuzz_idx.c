@@ -1,8 +1,10 @@
-/* IDX, plain and gzip. The first byte of the input says how many dimensions the caller expects. */
+/* IDX, plain and gzip. The first byte of the input says how many dimensions the caller expects, and whether the file may be
+ * written (copied) or not (mapped). */
 #include "reference/idx.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -13,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         file = memfd_create("input", 0);
     }
     if (file < 0 || size == 0 || ftruncate(file, 0) != 0 ||
-        pwrite(file, bytes + 1, size - 1, 0) != (ssize_t)(size - 1)) {
+        pwrite(file, bytes + 1, size - 1, 0) != (ssize_t)(size - 1) ||
+        fchmod(file, bytes[0] % 4 < 2 ? 0600 : 0400) != 0) {
         return -1;
     }
     char path[64];
@@ -27,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         if (count != idx.count) {
             abort();
         }
-        free(idx.data);
+        ls_content_release(&idx.content);
     }
     return 0;
 }

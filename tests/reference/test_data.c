@@ -113,7 +113,7 @@ static void assert_one_line(const char *const *words) {
         ls_rc rc = ls_idx_read(folder_path(name), dims, &idx);                         \
         release_errors();                                                              \
         assert_int_equal(rc, LS_BAD_INPUT);                                            \
-        assert_null(idx.data);                                                         \
+        assert_null(idx.content.data);                                                 \
         assert_one_line((const char *const[]){"lockstep: ", name, __VA_ARGS__, NULL}); \
     } while (0)
 
@@ -136,8 +136,8 @@ static void check_images(const char *name) {
     assert_int_equal(idx.shape[1], SIDE);
     assert_int_equal(idx.shape[2], SIDE);
     assert_int_equal(idx.count, IMAGES * SIDE * SIDE);
-    assert_memory_equal(idx.data, image_file + 16, idx.count);
-    free(idx.data);
+    assert_memory_equal(idx.content.data, image_file + 16, idx.count);
+    ls_content_release(&idx.content);
 }
 
 static void test_good_files(void **state) {
@@ -252,6 +252,34 @@ static void test_cut_and_long_content(void **state) {
 }
 
 /* Every prefix of a gzip file, every single flipped byte of its trailer, and bytes after it. */
+/* Nobody may write the file: its pages are shared. It is checked like any other, and one that may be written is copied. */
+static void test_mapped(void **state) {
+    (void)state;
+    enum { ROWS = 20, COLUMNS = 700, HEADER = 16 }; /* several pages */
+    static unsigned char file[HEADER + ROWS * COLUMNS + 1] = {
+        0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, ROWS, 0, 0, COLUMNS / 256, COLUMNS % 256};
+    for (size_t i = HEADER; i < sizeof file; i++) {
+        file[i] = (unsigned char)(i * 7 + i / 256);
+    }
+    const char *path = folder_path("fixed");
+    for (int mode = 0444; mode <= 0644; mode += 0200) {
+        folder_write("fixed", file, sizeof file - 1);
+        assert_int_equal(chmod(path, (mode_t)mode), 0);
+        ls_idx idx;
+        assert_int_equal(ls_idx_read(path, 3, &idx), LS_OK);
+        assert_int_equal(idx.content.mapping != NULL, mode == 0444);
+        assert_memory_equal(idx.content.data, file + HEADER, ROWS * COLUMNS);
+        ls_content_release(&idx.content);
+        assert_int_equal(unlink(path), 0);
+    }
+    folder_write("longer", file, sizeof file);
+    assert_int_equal(chmod(folder_path("longer"), 0444), 0);
+    ASSERT_IDX_REFUSED("longer", 3, "found more bytes");
+    folder_write("shorter", file, sizeof file - 2);
+    assert_int_equal(chmod(folder_path("shorter"), 0444), 0);
+    ASSERT_IDX_REFUSED("shorter", 3, "truncated");
+}
+
 static void test_damaged_gzip(void **state) {
     (void)state;
     size_t size = 0;
@@ -409,17 +437,12 @@ static void test_fashion_mnist(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_files),
-        cmocka_unit_test(test_two_members),
-        cmocka_unit_test(test_not_a_data_file),
-        cmocka_unit_test(test_wrong_header),
-        cmocka_unit_test(test_absurd_sizes),
-        cmocka_unit_test(test_cut_and_long_content),
-        cmocka_unit_test(test_damaged_gzip),
-        cmocka_unit_test(test_file_names),
-        cmocka_unit_test(test_pairs_that_do_not_fit),
-        cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_good_files),      cmocka_unit_test(test_two_members),
+        cmocka_unit_test(test_not_a_data_file), cmocka_unit_test(test_wrong_header),
+        cmocka_unit_test(test_absurd_sizes),    cmocka_unit_test(test_cut_and_long_content),
+        cmocka_unit_test(test_mapped),          cmocka_unit_test(test_damaged_gzip),
+        cmocka_unit_test(test_file_names),      cmocka_unit_test(test_pairs_that_do_not_fit),
+        cmocka_unit_test(test_specs),           cmocka_unit_test(test_synthetic),
         cmocka_unit_test(test_fashion_mnist),
     };
     return cmocka_run_group_tests(tests, set_up, folder_remove);
