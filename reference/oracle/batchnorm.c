@@ -44,20 +44,34 @@ static size_t used_in(const channel *c, size_t block) {
 /* What a sum is made of. */
 typedef double term(const ls_oracle_pass *pass, const channel *c, size_t at);
 
-/* The terms added over the samples and positions of a channel. */
-static double sum_over(const ls_oracle_pass *pass, const channel *c, term *f) {
-    double total = 0;
+/* The sums of terms, of their magnitudes and of their squares. */
+typedef struct sums {
+    double plain, magnitudes, squares;
+} sums;
+
+/* Over the samples and positions of a channel. */
+static sums sums_over(const ls_oracle_pass *pass, const channel *c, term *f) {
+    sums total = {0};
     for (size_t block = 0; block < c->blocks; block++) {
         for (size_t p = 0; p < c->plane; p++) {
             size_t at = value_at(c, block, p);
-            double sum = 0;
+            sums own = {0};
             for (size_t lane = 0; lane < used_in(c, block); lane++) {
-                sum += f(pass, c, at + lane);
+                double value = f(pass, c, at + lane);
+                own.plain += value;
+                own.magnitudes += fabs(value);
+                own.squares += value * value;
             }
-            total += sum;
+            total.plain += own.plain;
+            total.magnitudes += own.magnitudes;
+            total.squares += own.squares;
         }
     }
     return total;
+}
+
+static double sum_over(const ls_oracle_pass *pass, const channel *c, term *f) {
+    return sums_over(pass, c, f).plain;
 }
 
 static double term_x(const ls_oracle_pass *pass, const channel *c, size_t at) {
@@ -69,19 +83,9 @@ static double deviation(const ls_oracle_pass *pass, const channel *c, size_t at)
     return pass->x[at] - row(pass, MEAN)[c->index];
 }
 
-static double term_x_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
-    (void)c;
-    return pass->x[at] * pass->x[at];
-}
-
 static double term_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
     double d = deviation(pass, c, at);
     return d * d;
-}
-
-static double term_fourth_power(const ls_oracle_pass *pass, const channel *c, size_t at) {
-    double square = term_square(pass, c, at);
-    return square * square;
 }
 
 static double term_magnitude(const ls_oracle_pass *pass, const channel *c, size_t at) {
@@ -145,33 +149,39 @@ static void write_errors(const ls_oracle_pass *pass, const channel *c) {
     }
 }
 
-/* The same with a device's roundings, which adds in double. products: the terms are themselves rounded. */
-static double device_sum(const ls_oracle_pass *pass, const channel *c, term *f, term *square, bool products) {
-    double sum = sum_over(pass, c, f);
-    if (pass->noise == NULL) {
-        return sum;
-    }
+/* The same with a device's roundings, which adds in double. roundings: of a term itself. */
+static double device_sum(const ls_oracle_pass *pass, const channel *c, term *f, double roundings) {
+    sums all = sums_over(pass, c, f);
     double n = (double)(c->count * c->plane);
-    return ls_oracle_rounded_sum(pass->noise, sum, n, sum_over(pass, c, square), products);
+    return ls_oracle_rounded_sum(pass->noise, all.plain, n, all.magnitudes, roundings * all.squares);
 }
 
-/* y = (x - mean)/sqrt(var + eps)*w + b with the biased variance. A device computes in double and rounds y once more. */
+/* What a term's square gains from the rounding of x - mean: it moves d*dy by one such error, d*d by two, 4 in the variance. */
+enum { PRODUCT_ROUNDINGS = 2, SQUARE_ROUNDINGS = 5 };
+
+/* 1/sqrt(var + eps) from the sum of squares, each operation rounded. */
+static double device_inverse(const ls_oracle_noise *noise, double variance, double eps) {
+    double sum = ls_oracle_rounded_double(noise, variance + eps);
+    return ls_oracle_rounded_double(noise, 1 / ls_oracle_rounded_double(noise, sqrt(sum)));
+}
+
+/* y = (x - mean)*(w/sqrt(var + eps)) + b with the biased variance. A device computes in double and rounds y once more. */
 static void batchnorm_forward(const ls_oracle_pass *pass) {
     const ls_oracle_noise *noise = pass->noise;
     for (size_t i = 0; i < pass->layer->in.channels; i++) {
         channel c = channel_of(pass, i);
         double n = (double)(c.count * c.plane);
-        row(pass, MEAN)[i] = ls_oracle_rounded_double(noise, device_sum(pass, &c, term_x, term_x_square, false) / n);
+        row(pass, MEAN)[i] = ls_oracle_rounded_double(noise, device_sum(pass, &c, term_x, 0) / n);
         row(pass, VARIANCE)[i] =
-            ls_oracle_rounded_double(noise, device_sum(pass, &c, term_square, term_fourth_power, true) / n);
-        double root = ls_oracle_rounded_double(noise, sqrt(row(pass, VARIANCE)[i] + pass->layer->eps));
-        row(pass, INVERSE)[i] = ls_oracle_rounded_double(noise, 1 / root);
-        double factor = row(pass, INVERSE)[i] * pass->weight[i];
+            ls_oracle_rounded_double(noise, device_sum(pass, &c, term_square, SQUARE_ROUNDINGS) / n);
+        row(pass, INVERSE)[i] = device_inverse(noise, row(pass, VARIANCE)[i], pass->layer->eps);
+        double factor = ls_oracle_rounded_double(noise, row(pass, INVERSE)[i] * pass->weight[i]);
         for (size_t block = 0; block < c.blocks; block++) {
             for (size_t p = 0; p < c.plane; p++) {
                 size_t at = value_at(&c, block, p);
                 for (size_t lane = 0; lane < LANES; lane++) {
-                    double scaled = ls_oracle_rounded_double(noise, deviation(pass, &c, at + lane) * factor);
+                    double centred = ls_oracle_rounded_double(noise, deviation(pass, &c, at + lane));
+                    double scaled = ls_oracle_rounded_double(noise, centred * factor);
                     pass->y[at + lane] =
                         lane < used_in(&c, block) ? ls_oracle_rounded(noise, scaled + pass->bias[i]) : 0;
                 }
@@ -188,26 +198,17 @@ static double term_dy(const ls_oracle_pass *pass, const channel *c, size_t at) {
     return pass->dy[at];
 }
 
-static double term_dy_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
-    (void)c;
-    return pass->dy[at] * pass->dy[at];
-}
-
 static double term_dy_xhat(const ls_oracle_pass *pass, const channel *c, size_t at) {
     return pass->dy[at] * deviation(pass, c, at) * row(pass, INVERSE)[c->index];
-}
-
-static double term_dy_xhat_square(const ls_oracle_pass *pass, const channel *c, size_t at) {
-    double product = term_dy_xhat(pass, c, at);
-    return product * product;
 }
 
 /* dbias = sum(dy), dweight = sum(dy*xhat). A device adds in double. */
 static void batchnorm_params(const ls_oracle_pass *pass) {
     for (size_t i = 0; i < pass->layer->in.channels; i++) {
         channel c = channel_of(pass, i);
-        row(pass, SUM)[i] = device_sum(pass, &c, term_dy, term_dy_square, false);
-        row(pass, SUM_XHAT)[i] = device_sum(pass, &c, term_dy_xhat, term_dy_xhat_square, true);
+        row(pass, SUM)[i] = device_sum(pass, &c, term_dy, 0);
+        row(pass, SUM_XHAT)[i] =
+            ls_oracle_rounded_double(pass->noise, device_sum(pass, &c, term_dy_xhat, PRODUCT_ROUNDINGS));
         pass->dbias[i] += ls_oracle_rounded(pass->noise, row(pass, SUM)[i]);
         pass->dweight[i] += ls_oracle_rounded(pass->noise, row(pass, SUM_XHAT)[i]);
     }
@@ -218,16 +219,21 @@ static void batchnorm_dx(const ls_oracle_pass *pass) {
     for (size_t i = 0; i < pass->layer->in.channels; i++) {
         channel c = channel_of(pass, i);
         double n = (double)(c.count * c.plane);
+        const ls_oracle_noise *noise = pass->noise;
         double inverse = row(pass, INVERSE)[i];
-        double mean = ls_oracle_rounded_double(pass->noise, row(pass, SUM)[i] / n);
-        double slope = ls_oracle_rounded_double(pass->noise, row(pass, SUM_XHAT)[i] / n);
+        double factor = ls_oracle_rounded_double(noise, inverse * pass->weight[i]);
+        double mean = ls_oracle_rounded_double(noise, row(pass, SUM)[i] / n);
+        double projection = ls_oracle_rounded_double(noise, row(pass, SUM_XHAT)[i] / n);
+        double slope = ls_oracle_rounded_double(noise, projection * inverse);
         for (size_t block = 0; block < c.blocks; block++) {
             for (size_t p = 0; p < c.plane; p++) {
                 for (size_t lane = 0; lane < used_in(&c, block); lane++) {
                     size_t at = value_at(&c, block, p) + lane;
-                    double part = ls_oracle_rounded_double(pass->noise, deviation(pass, &c, at) * inverse * slope);
-                    double centred = ls_oracle_rounded_double(pass->noise, pass->dy[at] - mean);
-                    pass->dx[at] += ls_oracle_rounded(pass->noise, pass->weight[i] * inverse * (centred - part));
+                    double d = ls_oracle_rounded_double(noise, deviation(pass, &c, at));
+                    double part = ls_oracle_rounded_double(noise, d * slope);
+                    double centred = ls_oracle_rounded_double(noise, pass->dy[at] - mean);
+                    double rest = ls_oracle_rounded_double(noise, centred - part);
+                    pass->dx[at] += ls_oracle_rounded(noise, factor * rest);
                 }
             }
         }

@@ -81,8 +81,9 @@ double ls_oracle_rounded_double(const ls_oracle_noise *noise, double value);
 double ls_oracle_rounded_function(const ls_oracle_noise *noise, double value);
 /* value with a relative error of at most so many unit roundoffs that is the same wherever the key is. */
 double ls_oracle_rounded_alike(const ls_oracle_noise *noise, size_t key, double roundings, double value);
-/* A sum of n terms in double with the sum of their squares. */
-double ls_oracle_rounded_sum(const ls_oracle_noise *noise, double sum, double n, double squares, bool products);
+/* A sum of n terms added in double, in whatever order: with the sum of their magnitudes, and that of the squares of what a
+ * relative rounding of each is worth. */
+double ls_oracle_rounded_sum(const ls_oracle_noise *noise, double sum, double n, double magnitudes, double rounded);
 
 /* Enters a decision that differs from the oracle's own: the candidates lie distance apart, the bound allows bound. */
 void ls_oracle_differs(const ls_oracle_pass *pass, size_t lane, size_t position, double distance, double bound);
