@@ -1,4 +1,5 @@
 /* lockstep selftest: the verifier must catch every fault that it is shown. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "gpu/base/clock.h"
 #include "impls/devices.h"
 #include "impls/impl.h"
+#include "impls/interrupt.h"
 #include "impls/launch.h"
 #include "impls/run_dir.h"
 
@@ -109,6 +111,15 @@ static ls_rc run(ls_selftest *test, const char *only) {
     return conclude(&listed, &family, ls_now_seconds() - start);
 }
 
+static ls_rc run_in_folder(ls_selftest *test, const char *only) {
+    ls_outcome folder = {0};
+    LS_TRY(ls_run_dir_make(test->program, &folder));
+    (void)snprintf(test->folder, sizeof test->folder, "%s", folder.run_dir);
+    ls_rc rc = run(test, only);
+    ls_outcome_release(&folder);
+    return rc;
+}
+
 ls_rc ls_command_selftest(int argc, char **argv) {
     ls_selftest test = {0};
     const char *only = NULL;
@@ -134,10 +145,12 @@ ls_rc ls_command_selftest(int argc, char **argv) {
     LS_TRY(find_program(&test));
     LS_TRY(test.json != NULL ? ls_results_check(test.json) : LS_OK);
     LS_TRY(find_impls(&test));
-    ls_outcome folder = {0};
-    LS_TRY(ls_run_dir_make(test.program, &folder));
-    (void)snprintf(test.folder, sizeof test.folder, "%s", folder.run_dir);
-    ls_rc rc = run(&test, only);
-    ls_outcome_release(&folder);
+    LS_TRY(ls_interrupt_begin());
+    ls_rc rc = run_in_folder(&test, only);
+    int number = ls_interrupt_signal();
+    ls_interrupt_end();
+    if (number != 0) {
+        raise(number);
+    }
     return rc;
 }

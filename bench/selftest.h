@@ -32,7 +32,8 @@ typedef struct ls_selftest_job {
     int status;          /* as of waitpid */
 } ls_selftest_job;
 
-/* Runs the jobs, as many at once as there are cores. done, if not NULL, is told how many have ended. */
+/* Runs the jobs, as many at once as there are cores. done, if not NULL, is told how many have ended. Between ls_interrupt_begin and
+ * _end: a signal ends them all, and is LS_DEVICE_FAILED without a line. */
 ls_rc ls_selftest_jobs_run(const ls_selftest *test, ls_selftest_job *jobs, size_t count, void (*done)(size_t ended));
 void ls_selftest_jobs_close(ls_selftest_job *jobs, size_t count);
 

@@ -1,6 +1,7 @@
 /* Verifications by lockstep-mutants, several at once. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "bench/results.h"
 #include "bench/selftest.h"
 #include "gpu/base/error.h"
+#include "impls/interrupt.h"
 #include "impls/spawn.h"
 
 enum { MOST_WORDS = 64, MOST_AT_ONCE = 16 };
@@ -138,7 +140,7 @@ static void wait_for_any(const pool *p) {
             under_way[count++] = &p->children[i];
         }
     }
-    ls_children_wait(under_way, count, -1);
+    ls_children_wait(under_way, count, ls_interrupt_fd());
 }
 
 /* Takes the results of what has ended; returns how many, or SIZE_MAX after a failure. */
@@ -159,32 +161,39 @@ static size_t collect(const ls_selftest *test, ls_selftest_job *jobs, pool *p) {
     return ended;
 }
 
+/* Runs all jobs; a signal to this program is a failure without a line. */
+static ls_rc run_jobs(const ls_selftest *test, ls_selftest_job *jobs, size_t count, pool *p,
+                      void (*done)(size_t ended)) {
+    size_t next = 0, ended = 0;
+    while (ended < count) {
+        for (size_t i = 0; i < p->places && next < count; i++) {
+            if (p->jobs[i] == SIZE_MAX) {
+                LS_TRY(start(test, &jobs[next], next, &p->children[i]));
+                p->jobs[i] = next++;
+            }
+        }
+        wait_for_any(p);
+        size_t more = collect(test, jobs, p);
+        if (more == SIZE_MAX || ls_interrupt_signal() != 0) {
+            return LS_DEVICE_FAILED;
+        }
+        ended += more;
+        if (done != NULL) {
+            done(ended);
+        }
+    }
+    return LS_OK;
+}
+
 ls_rc ls_selftest_jobs_run(const ls_selftest *test, ls_selftest_job *jobs, size_t count, void (*done)(size_t ended)) {
     pool p = {.places = ls_children_at_once(MOST_AT_ONCE)};
     for (size_t i = 0; i < p.places; i++) {
         p.jobs[i] = SIZE_MAX;
     }
-    ls_rc rc = LS_OK;
-    size_t next = 0, ended = 0;
-    while (ended < count && rc == LS_OK) {
-        for (size_t i = 0; i < p.places && next < count && rc == LS_OK; i++) {
-            if (p.jobs[i] == SIZE_MAX) {
-                rc = start(test, &jobs[next], next, &p.children[i]);
-                p.jobs[i] = rc == LS_OK ? next++ : SIZE_MAX;
-            }
-        }
-        if (rc == LS_OK) {
-            wait_for_any(&p);
-            size_t more = collect(test, jobs, &p);
-            rc = more != SIZE_MAX ? LS_OK : LS_DEVICE_FAILED;
-            ended += rc == LS_OK ? more : 0;
-        }
-        if (done != NULL && rc == LS_OK) {
-            done(ended);
-        }
-    }
-    for (size_t i = 0; i < p.places; i++) { /* after a failure: what is still under way comes to its end */
+    ls_rc rc = run_jobs(test, jobs, count, &p, done);
+    for (size_t i = 0; i < p.places; i++) { /* after a failure */
         if (p.jobs[i] != SIZE_MAX) {
+            ls_child_signal(&p.children[i], SIGTERM);
             ls_child_close(&p.children[i]);
         }
     }

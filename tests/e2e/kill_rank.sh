@@ -28,16 +28,6 @@ rank_pid() {
   echo "$found"
 }
 
-# await SECONDS COMMAND...: until the command succeeds.
-await() {
-  local end=$(($(date +%s) + $1))
-  shift
-  until "$@"; do
-    [ "$(date +%s)" -lt "$end" ] || return 1
-    sleep 0.05
-  done
-}
-
 trains() {
   grep -qF 'Train Epoch: 1 [1' "$work/out"
 }

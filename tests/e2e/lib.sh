@@ -35,3 +35,13 @@ expect_error() {
     fail "stderr does not match '$pattern': $*"
   }
 }
+
+# await SECONDS COMMAND...: until the command succeeds.
+await() {
+  local end=$(($(date +%s) + $1))
+  shift
+  until "$@"; do
+    [ "$(date +%s)" -lt "$end" ] || return 1
+    sleep 0.05
+  done
+}

@@ -35,4 +35,15 @@ expect_exit 1 "$work/bin/lockstep" selftest --quick --only no_division
 grep -qE '^no_division .* SURVIVED$' "$work/out" || fail "a survivor is not named"
 grep -qE '^  SURVIVED: LOCKSTEP_MUTANT=no_division lockstep-mutants verify ' "$work/out" || fail "no line to see it again"
 
+# A signal ends its verifications too.
+"$LOCKSTEP" selftest >"$work/out" 2>"$work/err" &
+selftest=$!
+verifications() { pgrep -f "verify .*$TMPDIR/lockstep-" >/dev/null; }
+await 60 verifications || fail "no verification was started"
+kill -TERM $selftest
+code=0
+wait $selftest || code=$?
+[ $code -eq 143 ] || fail "exit $code instead of 143: $(cat "$work/err")"
+! verifications || fail "a verification is left"
+
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left behind: $(ls "$TMPDIR")"
