@@ -36,11 +36,11 @@ endif()
 if(wanted AND MPI_C_FOUND)
   set(LOCKSTEP_HAVE_MPI ON)
   lockstep_found(MPI "${MPI_C_VERSION}, ${MPI_C_COMPILER}")
-  lockstep_leave_out(impls/mpi_absent.c bench/micro_op_mpi_absent.c)
+  lockstep_leave_out(impls/mpi_absent.c bench/micro/op_mpi_absent.c)
 else()
   set(LOCKSTEP_HAVE_MPI OFF)
   lockstep_missing(MPI "the implementation mpi is SKIPPED" "Debian's packages libopenmpi-dev and openmpi-bin")
-  lockstep_leave_out(impls/mpi.c impls/mpi_check.c impls/mpi_probe.c bench/micro_op_mpi.c)
+  lockstep_leave_out(impls/mpi.c impls/mpi_check.c impls/mpi_probe.c bench/micro/op_mpi.c)
 endif()
 
 # Used when the program runs.

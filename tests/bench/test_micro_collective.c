@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "bench/micro_collective.h"
+#include "bench/micro/collective.h"
 
 enum { WHOLE = 24, WORLD_MAX = 4 };
 

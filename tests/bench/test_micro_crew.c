@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "bench/micro.h"
-#include "bench/micro_collective.h"
-#include "bench/micro_step.h"
+#include "bench/micro/collective.h"
+#include "bench/micro/micro.h"
+#include "bench/micro/step.h"
 #include "impls/rank.h"
 
 static ls_micro_job job_of(const char *collective, size_t bytes, bool in_place, ls_micro_clock clock) {

@@ -28,7 +28,7 @@ typedef enum ls_micro_clock {
 typedef struct ls_micro_job {
     char op[LS_MICRO_NAME_SIZE]; /* of ls_micro_ops */
 
-    /* collectives (bench/micro_collective.h): indices of its tables */
+    /* collectives (bench/micro/collective.h): indices of its tables */
     size_t collective, type, redop;
     size_t root;
     size_t bytes; /* the size as nccl-tests counts it; also of the loops over memory */
@@ -71,7 +71,7 @@ typedef struct ls_micro_page {
     sem_t done;           /* posted by each rank after each order */
     _Alignas(64) _Atomic uint32_t arrived;
     _Alignas(64) _Atomic uint32_t generation; /* barriers passed */
-    _Alignas(64) _Atomic uint32_t ball;       /* between ranks 0 and 1: bench/micro_op_line.c */
+    _Alignas(64) _Atomic uint32_t ball;       /* between ranks 0 and 1: bench/micro/op_line.c */
     ls_micro_page_rank rank[];
 } ls_micro_page;
 

@@ -1,4 +1,4 @@
-#include "bench/micro_page.h"
+#include "bench/micro/page.h"
 
 #include <errno.h>
 #include <fcntl.h>

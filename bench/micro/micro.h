@@ -1,8 +1,8 @@
 /* The parts of `lockstep micro`. */
-#ifndef LS_BENCH_MICRO_H
-#define LS_BENCH_MICRO_H
+#ifndef LS_BENCH_MICRO_MICRO_H
+#define LS_BENCH_MICRO_MICRO_H
 
-#include "bench/micro_crew.h"
+#include "bench/micro/crew.h"
 #include "gpu/base/error.h"
 
 typedef struct ls_micro_options {
@@ -32,7 +32,7 @@ ls_rc ls_micro_table(const ls_micro_options *options);
 /* Ratios to peers and roofs, each from turns of one run. */
 ls_rc ls_micro_peers(const ls_micro_options *options);
 
-/* Registers every benchmark with the library: the families of bench/micro_families.c. What they keep is freed by
+/* Registers every benchmark with the library: the families of bench/micro/families.c. What they keep is freed by
  * ls_micro_benchmarks_end. */
 ls_rc ls_micro_benchmarks(const ls_micro_options *options);
 void ls_micro_benchmarks_end(void);

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro.h"
-#include "bench/micro_step.h"
-#include "bench/micro_timed.h"
+#include "bench/micro/micro.h"
+#include "bench/micro/step.h"
+#include "bench/micro/timed.h"
 #include "impls/rank.h"
 #include "impls/setup.h"
 

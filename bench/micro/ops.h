@@ -1,8 +1,8 @@
-/* The kinds of work of bench/micro_ops.c, one file each. */
+/* The kinds of work of bench/micro/ops.c, one file each. */
 #ifndef LS_BENCH_MICRO_OPS_H
 #define LS_BENCH_MICRO_OPS_H
 
-#include "bench/micro_job.h"
+#include "bench/micro/job.h"
 
 /* A collective of NCCL on device memory; of MPI on host memory. */
 extern const ls_micro_op ls_micro_op_nccl, ls_micro_op_mpi;

@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "bench/micro_ops.h"
+#include "bench/micro/ops.h"
 #include "gpu/base/clock.h"
 
 enum { TRIPS = 200 };

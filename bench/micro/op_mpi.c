@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro_collective.h"
-#include "bench/micro_ops.h"
+#include "bench/micro/collective.h"
+#include "bench/micro/ops.h"
 #include "impls/mpi_check.h"
 
 /* MPI's functions with one signature, in place as MPI defines it. What MPI does not have is refused before (ls_micro_refuse). */

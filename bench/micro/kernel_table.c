@@ -1,6 +1,6 @@
 #include <stddef.h>
 
-#include "bench/micro_kernels.h"
+#include "bench/micro/kernels.h"
 
 static const ls_input_scale normalized = {.channels = 1, .plane = 576, .mean = {0.1307F}, .std = {0.3081F}};
 

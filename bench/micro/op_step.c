@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/micro_ops.h"
-#include "bench/micro_step.h"
+#include "bench/micro/ops.h"
+#include "bench/micro/step.h"
 #include "impls/impl.h"
 #include "impls/options.h"
 #include "impls/rank.h"

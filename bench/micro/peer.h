@@ -2,7 +2,7 @@
 #ifndef LS_BENCH_MICRO_PEER_H
 #define LS_BENCH_MICRO_PEER_H
 
-#include "bench/micro.h"
+#include "bench/micro/micro.h"
 
 /* One side of a ratio: a job on a crew. */
 typedef struct ls_micro_side {

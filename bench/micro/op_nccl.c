@@ -1,8 +1,8 @@
 /* A collective of NCCL, between events on its stream or with the host's clock around call and wait. */
 #include <stdlib.h>
 
-#include "bench/micro_collective.h"
-#include "bench/micro_ops.h"
+#include "bench/micro/collective.h"
+#include "bench/micro/ops.h"
 
 /* Iterations that are enqueued together under the stream's clock. */
 enum { WINDOW = 32 };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro_ops.h"
-#include "bench/micro_peak.h"
+#include "bench/micro/ops.h"
+#include "bench/micro/peak.h"
 
 typedef struct loop_job {
     ls_micro_place *place;

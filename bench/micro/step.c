@@ -1,4 +1,4 @@
-#include "bench/micro_step.h"
+#include "bench/micro/step.h"
 
 #include <stdio.h>
 #include <stdlib.h>

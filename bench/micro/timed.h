@@ -14,7 +14,7 @@ typedef struct ls_micro_work {
 } ls_micro_work;
 
 /* Launches again and again, waiting for the stream now and then as a step does, and reports bytes_per_second, flops and
- * `roofline`: the time that the work takes at the peaks of memory and multiply-adds (bench/micro_peak.h, measured just before),
+ * `roofline`: the time that the work takes at the peaks of memory and multiply-adds (bench/micro/peak.h, measured just before),
  * whichever is longer, over the time that it took. */
 ls_rc ls_micro_timed(ls_gbench_state *state, cudaStream_t stream, const ls_micro_work *work,
                      ls_rc (*launch)(void *self), void *self);

@@ -2,7 +2,7 @@
 #ifndef LS_BENCH_MICRO_CREW_H
 #define LS_BENCH_MICRO_CREW_H
 
-#include "bench/micro_page.h"
+#include "bench/micro/page.h"
 
 typedef enum ls_crew_kind {
     LS_CREW_THREADS,   /* of this process */

@@ -1,11 +1,11 @@
-#include "bench/micro_peer.h"
+#include "bench/micro/peer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro_collective.h"
-#include "bench/micro_step.h"
+#include "bench/micro/collective.h"
+#include "bench/micro/step.h"
 #include "impls/rank.h"
 
 enum { BATCH = 64 };

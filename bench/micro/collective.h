@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/micro_page.h"
+#include "bench/micro/page.h"
 #include "gpu/gpu.h"
 
 typedef struct ls_micro_type {

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "bench/gbench_shim.h"
-#include "bench/micro.h"
-#include "bench/micro_collective.h"
+#include "bench/micro/collective.h"
+#include "bench/micro/micro.h"
 
 static const size_t sizes[] = {4,      64,      1024,    4096,     16384,   65536, 87360,
                                262144, 1048576, 4194304, 16777216, 67108864}; /* 87360: the gradient of seed-cnn */

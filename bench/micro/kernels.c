@@ -1,12 +1,12 @@
 /* Benchmarks of the shared kernels. */
-#include "bench/micro_kernels.h"
+#include "bench/micro/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro.h"
-#include "bench/micro_timed.h"
+#include "bench/micro/micro.h"
+#include "bench/micro/timed.h"
 #include "gpu/layer_math.h"
 
 enum { SIDE = 24, PLANE = SIDE * SIDE, BATCH = 64, CLASSES = 10 };

@@ -1,7 +1,7 @@
-#include "bench/micro_timed.h"
+#include "bench/micro/timed.h"
 
-#include "bench/micro_job.h"
-#include "bench/micro_peak.h"
+#include "bench/micro/job.h"
+#include "bench/micro/peak.h"
 #include "gpu/base/clock.h"
 
 /* Launches between two waits: a step enqueues about as many. */

@@ -1,4 +1,4 @@
-#include "bench/micro_collective.h"
+#include "bench/micro/collective.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/micro_job.h"
-#include "bench/micro_ops.h"
+#include "bench/micro/job.h"
+#include "bench/micro/ops.h"
 #include "gpu/base/clock.h"
 
 const ls_micro_op *const ls_micro_ops[] = {

@@ -1,12 +1,12 @@
 /* Benchmarks of the layers with weights: forward, gradient of the input, gradient of the parameters, of every such layer of
- * the networks of bench/micro_step.c. */
+ * the networks of bench/micro/step.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro.h"
-#include "bench/micro_step.h"
-#include "bench/micro_timed.h"
+#include "bench/micro/micro.h"
+#include "bench/micro/step.h"
+#include "bench/micro/timed.h"
 #include "gpu/layer_math.h"
 #include "impls/rank.h"
 

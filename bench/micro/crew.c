@@ -1,4 +1,4 @@
-#include "bench/micro_crew.h"
+#include "bench/micro/crew.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/micro_job.h"
+#include "bench/micro/job.h"
 #include "bench/stats.h"
 #include "gpu/base/clock.h"
 #include "impls/launch.h"

@@ -1,12 +1,12 @@
 /* What is measured on the ranks of a crew, and what a rank needs to know to measure it. Adding a kind of work: one struct
- * ls_micro_op and one line in bench/micro_ops.c. */
+ * ls_micro_op and one line in bench/micro/ops.c. */
 #ifndef LS_BENCH_MICRO_JOB_H
 #define LS_BENCH_MICRO_JOB_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "bench/micro_page.h"
+#include "bench/micro/page.h"
 #include "gpu/gpu.h"
 #include "impls/thread_group.h"
 

@@ -1,6 +1,6 @@
 #include "bench/gbench_shim.h"
-#include "bench/micro.h"
-#include "bench/micro_peak.h"
+#include "bench/micro/micro.h"
+#include "bench/micro/peak.h"
 #include "gpu/layer_math.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/micro_job.h"
-#include "bench/micro_peer.h"
+#include "bench/micro/job.h"
+#include "bench/micro/peer.h"
 #include "bench/results.h"
 #include "bench/stats.h"
 #include "gpu/base/clock.h"

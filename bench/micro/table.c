@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro.h"
-#include "bench/micro_collective.h"
+#include "bench/micro/collective.h"
+#include "bench/micro/micro.h"
 #include "bench/results.h"
 #include "bench/stats.h"
 

@@ -1,10 +1,10 @@
-#include "bench/micro_peak.h"
+#include "bench/micro/peak.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/micro_job.h"
+#include "bench/micro/job.h"
 #include "gpu/base/clock.h"
 
 /* 12 independent chains keep two units of 4 cycles' latency busy with registers to spare; a chain is one vector. */

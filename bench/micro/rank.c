@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "bench/cmd.h"
-#include "bench/micro_crew.h"
-#include "bench/micro_job.h"
+#include "bench/micro/crew.h"
+#include "bench/micro/job.h"
 #include "impls/mpi_world.h"
 #include "impls/progress.h"
 #include "impls/rank_guard.h"
