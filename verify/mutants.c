@@ -18,8 +18,6 @@
 #define EQUAL   "avgpool 7; flatten; linear 16 nobias; linear 16 nobias; linear 10" /* the last two buckets: as large */
 #define EXACT   "exact"                                                             /* float32 without a rounding */
 
-#define EXACT "exact"
-
 #define FLOAT64  "--dtype float64"
 #define ADAPTIVE "--eps 0.1 --weight-decay 0.1 " FLOAT64
 
