@@ -220,6 +220,17 @@ static void the_oracle_knows_them_too(void **state) {
     }
 }
 
+/* A device's square average may underflow where the square of its mean does not: then the variance is zero, not less. */
+static void a_variance_is_not_negative(void **state) {
+    (void)state;
+    ls_oracle_optimizer o = {.rule = LS_ORACLE_RMSPROP, .alpha = .99, .eps = 1e-8, .centered = true};
+    double w = .5, gradient = 1e-30, square = 0, mean = 1e-25, velocity = 0;
+    double *buffers[LS_ORACLE_STATES] = {&square, &mean, &velocity};
+    ls_oracle_update(&o, 1, &w, &gradient, buffers, 2, .03);
+    assert_true(mean * mean > square);
+    assert_true(w == .5 - .03 * (1e-30 / 1e-8));
+}
+
 /* Many elements give what one gives, whatever the launch: the first and last element and those between are alike. */
 static void every_element_is_updated(void **state) {
     (void)state;
@@ -290,6 +301,7 @@ int main(void) {
         cmocka_unit_test(trajectories_equal_pytorch_in_float32),
         cmocka_unit_test(known_values),
         cmocka_unit_test(the_oracle_knows_them_too),
+        cmocka_unit_test(a_variance_is_not_negative),
         cmocka_unit_test(every_element_is_updated),
         cmocka_unit_test(sgd_ignores_the_velocity_at_first),
         cmocka_unit_test(the_table_is_sound),
