@@ -42,6 +42,7 @@ static ls_rc measure_base(const char *program, const ls_run *run, const ls_outco
     LS_TRY(ls_run_batches(run, batch, &global));
     snprintf(base.impl, sizeof base.impl, "single");
     base.devices = 1;
+    base.nccl_register = false;
     base.ranks = LS_RANKS_PROCESSES;
     base.batch = *batch;
     base.global_batch = 0;

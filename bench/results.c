@@ -97,6 +97,8 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command) 
     }
     bool mpirun = impl != NULL && (impl->capabilities & LS_CAP_MPIRUN) != 0;
     json_object_set_new(row, "mpi_buffers", mpirun ? json_string(ls_mpi_buffers_name(run)) : json_null());
+    bool registers = impl != NULL && (impl->capabilities & LS_CAP_NCCL_REGISTER) != 0;
+    json_object_set_new(row, "nccl_register", registers ? json_boolean(run->nccl_register) : json_null());
     static const char *const unknown[] = {"status",
                                           "reason",
                                           "verification",

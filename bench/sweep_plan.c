@@ -21,6 +21,7 @@ static void set_batches(const ls_options *options, ls_sweep_point *point) {
     point->base = point->run;
     snprintf(point->base.impl, sizeof point->base.impl, "single");
     point->base.devices = 1;
+    point->base.nccl_register = false;
     if (strcmp(point->scaling, "strong") == 0) {
         size_t fixed = options->run.global_batch;
         fixed = fixed > 0 ? fixed : options->run.batch * largest(options->devices, options->device_count);
@@ -40,8 +41,7 @@ static ls_rc add_point(const ls_options *options, const ls_impl *impl, const ls_
     ls_sweep_point *point = &plan->points[plan->count++];
     *point = (ls_sweep_point){.run = *run, .scaling = scaling};
     set_batches(options, point);
-    if (options->impl_all && run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
-        snprintf(point->skip, sizeof point->skip, "a CUDA graph cannot capture the steps of %s", impl->name);
+    if (options->impl_all && !ls_run_suits(run, impl, point->skip, sizeof point->skip)) {
         return LS_OK;
     }
     if (options->impl_all && impl->available != NULL && !impl->available(point->skip, sizeof point->skip)) {

@@ -50,6 +50,7 @@ static void plain_run(const session *s, const ls_impl *impl, size_t devices, ls_
     snprintf(out->impl, sizeof out->impl, "%s", impl->name);
     out->devices = devices;
     out->ranks = known(impl, LS_CAP_RANK_THREADS) ? o->ranks[0] : LS_RANKS_PROCESSES;
+    out->nccl_register = out->nccl_register && known(impl, LS_CAP_NCCL_REGISTER);
     out->bucket_bytes = known(impl, LS_CAP_BUCKETS) ? o->buckets[o->bucket_count - 1] : (size_t)LS_BUCKET_BYTES_DEFAULT;
 }
 

@@ -66,6 +66,7 @@ static ls_rc find_baseline(const ls_options *options, const ls_run *run, size_t 
     point.run.global_batch = 0;
     point.run.ranks = LS_RANKS_PROCESSES;
     point.run.bucket_bytes = LS_BUCKET_BYTES_DEFAULT;
+    point.run.nccl_register = run->nccl_register && point.asked && !options->impl_all; /* which is refused */
     LS_TRY(ls_run_check(&point.run));
     *index = plan->count;
     return add_point(&point, plan);
@@ -114,9 +115,8 @@ static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const l
         LS_TRY(ls_platform_device_count(&present));
         runs = ls_devices_suffice(run, impl, present, point.skip, sizeof point.skip);
     }
-    if (runs && options->impl_all && run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
-        snprintf(point.skip, sizeof point.skip, "a CUDA graph cannot capture the steps of %s", impl->name);
-        runs = false;
+    if (runs && options->impl_all) {
+        runs = ls_run_suits(run, impl, point.skip, sizeof point.skip);
     }
     if (runs && options->impl_all && impl->available != NULL) {
         runs = impl->available(point.skip, sizeof point.skip);

@@ -13,6 +13,7 @@
 #include "impls/ddp_comm.h"
 #include "impls/ddp_fingerprint.h"
 #include "impls/ddp_overlap.h"
+#include "impls/ddp_register.h"
 #include "impls/ddp_watch.h"
 #include "impls/mutant_terms.h"
 #include "impls/rendezvous.h"
@@ -29,6 +30,7 @@ typedef struct ddp {
     ls_replica *replica;
     cudaStream_t compute, communication;
     ls_ddp_watch watch; /* owns the communicator */
+    void *registered;   /* of the gradients, with --nccl-register */
     ls_ddp_overlap overlap;
     ls_counters counters;
     ls_protocol protocol;
@@ -106,7 +108,10 @@ static ls_rc broadcast_parameters(ddp *d, uint64_t seed) {
 }
 
 static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
-    LS_TRY(ls_setup_replica(run, d->model, d->rank.device, max_batch, &d->replica));
+    ls_replica_options options;
+    LS_TRY(ls_setup_options(run, d->rank.device, max_batch, &options));
+    options.grad_memory = run->nccl_register ? &ls_ddp_register_memory : NULL;
+    LS_TRY(ls_replica_open(d->model, &options, &d->replica));
     d->compute = ls_replica_stream(d->replica);
     ls_replica_set_masks(d->replica, run->seed, d->rank.rank);
     size_t cap = LS_MUTANT(cap_ignored) ? SIZE_MAX : run->bucket_bytes;
@@ -120,6 +125,10 @@ static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     LS_CUDA(cudaEventCreateWithFlags(&d->reduced, cudaEventDisableTiming));
     LS_TRY(ls_ddp_overlap_open(&d->overlap));
     LS_TRY(open_communicator(d, run));
+    if (run->nccl_register) {
+        LS_TRY(ls_ddp_register_open(&d->watch, ls_replica_grads(d->replica),
+                                    d->model->param_count * ls_dtype_size(d->dtype), &d->registered));
+    }
     return broadcast_parameters(d, run->seed);
 }
 
@@ -130,6 +139,9 @@ static void ddp_close(void *self) {
     }
     /* Clean-up goes on after errors: what failed has been printed by the call that failed first. */
     (void)cudaSetDevice(d->rank.device);
+    if (!d->failed) {
+        ls_ddp_register_close(&d->watch, d->communication, d->registered);
+    }
     ls_ddp_watch_close(&d->watch, d->failed);
     if (d->failed && d->rank.shared != NULL) {
         ls_thread_group_cancel(d->rank.shared);
@@ -428,7 +440,8 @@ static ls_protocol *ddp_protocol(void *self) {
 const ls_impl ls_impl_ddp = {
     .name = "ddp",
     .summary = "DistributedDataParallel: one rank a device, NCCL allreduce of buckets under backward",
-    .capabilities = LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH,
+    .capabilities = LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH |
+                    LS_CAP_NCCL_REGISTER,
     .reduction = LS_REDUCTION_MEAN,
     .ranks = ddp_ranks,
     .open = ddp_open,

@@ -29,6 +29,7 @@ static uint64_t hash_options(uint64_t hash, const ls_run *run) {
         run->resume[0] != '\0',
         run->reverse_buckets,
         run->graph,
+        run->nccl_register, /* NCCL wants a buffer registered on all ranks or on none */
     };
     double reals[] = {
         run->lr,  run->loss.label_smoothing, o->momentum, o->dampening, o->weight_decay, o->beta1, o->beta2, o->eps,

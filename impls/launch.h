@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "gpu/base/error.h"
+#include "impls/impl.h"
 #include "impls/run.h"
 
 /* What came back from a run. */
@@ -29,6 +30,9 @@ void ls_outcome_release(ls_outcome *outcome);
 /* Checks what can be known before any rank starts: implementation known and available, devices present, batch sizes
  * possible, rank kind supported, output folder writable, files there. One line and LS_BAD_INPUT. */
 ls_rc ls_run_check(const ls_run *run);
+
+/* Whether impl can do what the run asks of its steps (--graph, --nccl-register); else why not, in words, for a table that skips it. */
+bool ls_run_suits(const ls_run *run, const ls_impl *impl, char *why, size_t size);
 
 /* Path of the running program, for starting itself. */
 ls_rc ls_launch_self(char *path, size_t size);

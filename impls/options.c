@@ -107,6 +107,8 @@ const ls_option ls_option_table[] = {
      ls_option_parse_buckets, ls_option_format_size, RUN(bucket_bytes), 1, 1e15},
     {"--mpi-buffers", "host|device|auto", RUNS, "mpi: where MPI reads gradients; auto: the device where that works",
      ls_option_parse_mpi_buffers, ls_option_format_mpi_buffers, 0, 0, 0},
+    {"--nccl-register", NULL, RUNS, "ddp: gradients lie in memory of ncclMemAlloc, registered with the communicator",
+     ls_option_parse_flag, ls_option_format_flag, RUN(nccl_register), 0, 0},
     {"--reverse-buckets", NULL, RUNS, "reduce buckets after backward, the last first: an order without overlap",
      ls_option_parse_flag, ls_option_format_flag, RUN(reverse_buckets), 0, 0},
     {"--graph", NULL, RUNS, "single, dp, ddp: full steps as CUDA graphs, captured once two have run",

@@ -48,6 +48,7 @@ typedef struct ls_run {
     size_t log_every;              /* 0: no log lines */
     size_t bucket_bytes;           /* cap of a gradient bucket */
     ls_mpi_buffers mpi_buffers;    /* mpi only */
+    bool nccl_register;            /* ddp only: NCCL gives the gradients' memory and registers it */
     bool reverse_buckets;          /* buckets are reduced after backward, the last first, not as they become ready */
     bool graph;                    /* full steps are captured and launched as CUDA graphs */
     double timeout;                /* seconds without progress of a rank until the run is ended */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gpu/nccl_register.h"
 #include "impls/devices.h"
 #include "impls/launch.h"
 #include "impls/rank.h"
@@ -32,10 +33,30 @@ static ls_rc check_impl(const ls_run *run) {
             "%s: --graph: its steps have a part on the host, which a CUDA graph cannot capture; use single, dp or ddp",
             impl->name);
     }
+    if (run->nccl_register && (impl->capabilities & LS_CAP_NCCL_REGISTER) == 0) {
+        return ls_fail(LS_BAD_INPUT, "%s: --nccl-register: NCCL does not reduce its gradients; leave it out or use ddp",
+                       impl->name);
+    }
+    if (run->nccl_register && !ls_nccl_register_available(why, sizeof why)) {
+        return ls_fail(LS_BAD_INPUT, "--nccl-register: %s", why);
+    }
     if (impl->available != NULL && !impl->available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);
     }
     return LS_OK;
+}
+
+bool ls_run_suits(const ls_run *run, const ls_impl *impl, char *why, size_t size) {
+    const char *what = NULL;
+    if (run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
+        what = "a CUDA graph cannot capture the steps of";
+    } else if (run->nccl_register && (impl->capabilities & LS_CAP_NCCL_REGISTER) == 0) {
+        what = "NCCL does not reduce the gradients of";
+    }
+    if (what != NULL) {
+        snprintf(why, size, "%s %s", what, impl->name);
+    }
+    return what == NULL;
 }
 
 /* A file that will be written: its folder must be there and writable, and it must not be a folder itself. */

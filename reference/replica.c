@@ -62,6 +62,17 @@ static ls_rc allocate_slots(ls_replica *replica) {
     return LS_OK;
 }
 
+static ls_rc allocate_plain(void **pointer, size_t bytes) {
+    LS_CUDA(cudaMalloc(pointer, bytes));
+    return LS_OK;
+}
+
+static void release_plain(void *pointer, ls_rc *rc) {
+    LS_CLOSE(*rc, cudaFree(pointer));
+}
+
+static const ls_device_memory plain_memory = {allocate_plain, release_plain};
+
 static ls_rc allocate_flat(ls_replica *replica) {
     size_t bytes = replica->model->param_count * ls_dtype_size(replica->options.dtype);
     size_t states = ls_optimizer_state_count(&replica->options.optimizer);
@@ -70,7 +81,8 @@ static ls_rc allocate_flat(ls_replica *replica) {
         flat[2 + k] = &replica->optimizer_state[k];
     }
     for (size_t i = 0; i < 2 + states; i++) {
-        LS_CUDA(cudaMalloc(flat[i], bytes));
+        const ls_device_memory *memory = flat[i] == &replica->grads ? replica->options.grad_memory : &plain_memory;
+        LS_TRY(memory->allocate(flat[i], bytes));
         LS_CUDA(cudaMemsetAsync(*flat[i], 0, bytes, replica->stream));
     }
     if (replica->options.replays) {
@@ -156,6 +168,7 @@ ls_rc ls_replica_open(const ls_model *model, const ls_replica_options *options, 
     }
     replica->model = model;
     replica->options = *options;
+    replica->options.grad_memory = options->grad_memory != NULL ? options->grad_memory : &plain_memory;
     replica->lr = options->lr;
     replica->lanes = ls_lanes();
     replica->poison = ls_platform_wants_poison();
@@ -184,15 +197,16 @@ static void close_layers(ls_replica *replica, ls_rc *rc) {
 }
 
 static void close_buffers(ls_replica *replica, ls_rc *rc) {
-    void *device[] = {replica->params,      replica->grads,   replica->samples,       replica->labels,
-                      replica->correct,     replica->targets, replica->grad_slots[0], replica->grad_slots[1],
-                      replica->output_grad, replica->live};
+    void *device[] = {replica->params,        replica->samples,     replica->labels,
+                      replica->correct,       replica->targets,     replica->grad_slots[0],
+                      replica->grad_slots[1], replica->output_grad, replica->live};
     for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
         LS_CLOSE(*rc, cudaFree(device[i]));
     }
     for (size_t k = 0; k < LS_OPTIMIZER_MAX_STATES; k++) {
         LS_CLOSE(*rc, cudaFree(replica->optimizer_state[k]));
     }
+    replica->options.grad_memory->release(replica->grads, rc);
     LS_CLOSE(*rc, cudaFreeHost(replica->host_correct));
 }
 

@@ -23,6 +23,13 @@ typedef struct ls_batch {
 /* The samples [first, first + count) of a batch, in the batch's own memory. features: of a sample. */
 ls_batch ls_batch_part(const ls_batch *batch, size_t features, size_t first, size_t count);
 
+/* Where a buffer on the current device comes from and goes. allocate prints one line when it fails and leaves NULL. release
+ * prints its failure, and sets *rc to it, only when *rc is still LS_OK; NULL is well. */
+typedef struct ls_device_memory {
+    ls_rc (*allocate)(void **pointer, size_t bytes);
+    void (*release)(void *pointer, ls_rc *rc);
+} ls_device_memory;
+
 typedef struct ls_replica_options {
     ls_dtype dtype;
     int device;
@@ -30,8 +37,9 @@ typedef struct ls_replica_options {
     ls_normalize normalize;
     ls_loss_options loss;
     ls_optimizer_options optimizer;
-    double lr;    /* learning rate, until ls_replica_set_lr */
-    bool capture; /* keep copies of local gradients and decisions for verification */
+    double lr;                           /* learning rate, until ls_replica_set_lr */
+    bool capture;                        /* keep copies of local gradients and decisions for verification */
+    const ls_device_memory *grad_memory; /* of the flat gradient buffer; NULL: cudaMalloc and cudaFree */
     bool replays; /* steps are captured in a graph: learning rate and counters are read from device memory */
 } ls_replica_options;
 

@@ -11,7 +11,7 @@ gpu_steps=(
   "kernels|25|every kernel of gpu/kernels against plain loops"
   "layer-math|30|convolution and linear layers against plain loops"
   "verify-share|85|single, dp, mpi: gradients of 1, 2, 4 devices equal one device's"
-  "verify-ddp|45|ddp on 1 device and on all: the same"
+  "verify-ddp|45|ddp on 1 device and on all, registered buffers too: the same"
   "verify-graph|30|the same where steps are launched as CUDA graphs: single, dp, ddp"
   "memcheck|40|no access out of bounds in a training"
   "racecheck|30|no shared-memory race in a training"
@@ -115,8 +115,11 @@ step_verify-share() {
 }
 
 step_verify-ddp() {
-  run_verify --impl ddp --devices "$([ "$gpus" -gt 1 ] && echo "1,$gpus" || echo 1)" --model seed-cnn --dtype float64,float32 \
-    --bucket-bytes 16KiB
+  local options=(--impl ddp --devices "$([ "$gpus" -gt 1 ] && echo "1,$gpus" || echo 1)" --model seed-cnn --bucket-bytes 16KiB)
+  run_verify "${options[@]}" --dtype float64,float32 &&
+    cp "$work/shown" "$work/first" &&
+    run_verify "${options[@]}" --dtype float32 --ranks threads --nccl-register &&
+    show "$(cat "$work/first"); --nccl-register: $(cat "$work/shown")"
 }
 
 has_graph() {

@@ -29,7 +29,7 @@ bool vgpu_blocks_open(vgpu_blocks *blocks, size_t size) {
     if (!reserve(blocks, 1)) {
         return false;
     }
-    blocks->list[0] = (vgpu_block){0, size, 0, 0};
+    blocks->list[0] = (vgpu_block){.size = size};
     blocks->count = 1;
     blocks->free_bytes = size;
     return true;
@@ -71,7 +71,7 @@ bool vgpu_blocks_allocate(vgpu_blocks *blocks, size_t requested, size_t *offset)
         }
         if (block->size > size) {
             memmove(block + 2, block + 1, (blocks->count - i - 1) * sizeof *block);
-            block[1] = (vgpu_block){block->offset + size, block->size - size, 0, 0};
+            block[1] = (vgpu_block){.offset = block->offset + size, .size = block->size - size};
             blocks->count++;
         }
         block->size = size;
@@ -83,10 +83,11 @@ bool vgpu_blocks_allocate(vgpu_blocks *blocks, size_t requested, size_t *offset)
     return false;
 }
 
-void vgpu_blocks_place(vgpu_blocks *blocks, size_t offset, size_t lead, size_t requested) {
+void vgpu_blocks_place(vgpu_blocks *blocks, size_t offset, size_t lead, size_t requested, bool mapped) {
     vgpu_block *block = &blocks->list[index_of(blocks, offset)];
     block->lead = lead;
     block->requested = requested;
+    block->mapped = mapped;
 }
 
 bool vgpu_blocks_free(vgpu_blocks *blocks, size_t offset, size_t *size) {
@@ -95,6 +96,7 @@ bool vgpu_blocks_free(vgpu_blocks *blocks, size_t offset, size_t *size) {
         return false;
     }
     blocks->list[i].lead = 0;
+    blocks->list[i].mapped = false;
     *size = blocks->list[i].size;
     blocks->free_bytes += *size;
     blocks->list[i].requested = 0;

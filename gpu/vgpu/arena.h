@@ -13,6 +13,7 @@ typedef struct vgpu_block {
     size_t size;      /* a multiple of VGPU_ALIGNMENT */
     size_t requested; /* 0: free */
     size_t lead;      /* the allocation begins so many bytes into the block */
+    bool mapped;      /* made by ncclMemAlloc, not by cudaMalloc */
 } vgpu_block;
 
 /* Blocks in order of offset that cover the whole range; neighbours are never both free. */
@@ -28,8 +29,8 @@ bool vgpu_blocks_open(vgpu_blocks *blocks, size_t size);
 void vgpu_blocks_close(vgpu_blocks *blocks);
 /* First fit. size > 0. false when nothing fits. */
 bool vgpu_blocks_allocate(vgpu_blocks *blocks, size_t size, size_t *offset);
-/* Says where in its block, which starts at offset, an allocation of requested bytes lies. */
-void vgpu_blocks_place(vgpu_blocks *blocks, size_t offset, size_t lead, size_t requested);
+/* Says where in its block, which starts at offset, an allocation of requested bytes lies, and how it was made. */
+void vgpu_blocks_place(vgpu_blocks *blocks, size_t offset, size_t lead, size_t requested, bool mapped);
 /* Frees the block whose allocation starts at offset, and tells its size; false when no live allocation starts there. */
 bool vgpu_blocks_free(vgpu_blocks *blocks, size_t offset, size_t *size);
 /* The free block that holds offset (what hole punching may drop). */

@@ -41,6 +41,11 @@ cudaError_t vgpu_device_arena(int device, vgpu_arena *out);
  * is not a live device allocation. */
 int vgpu_pointer_device(const void *pointer, size_t *remaining);
 
+/* cudaMalloc and cudaFree of the memory that ncclMemAlloc gives. On GPUs it is mapped by cuMemMap, so that neither pair frees what the
+ * other allocated: cudaErrorInvalidValue. */
+cudaError_t vgpu_malloc_mapped(void **pointer, size_t size);
+cudaError_t vgpu_free_mapped(void *pointer);
+
 /* The device's sticky error: once it is set, the operations queued on the device are dropped without being run. */
 cudaError_t vgpu_device_error(int device);
 

@@ -126,7 +126,7 @@ int vgpu_allocation(const void **pointer, size_t *size) {
 }
 
 /* Takes a block and opens it; called with the lock held. */
-static void *take(device_memory *memory, size_t size) {
+static void *take(device_memory *memory, size_t size, bool mapped) {
     size_t offset = 0;
     size_t lead = 0;
     size_t whole = vgpu_guard_whole(size, &lead);
@@ -138,11 +138,11 @@ static void *take(device_memory *memory, size_t size) {
         vgpu_blocks_free(&memory->blocks, offset, &whole);
         return NULL;
     }
-    vgpu_blocks_place(&memory->blocks, offset, lead, size);
+    vgpu_blocks_place(&memory->blocks, offset, lead, size, mapped);
     return block + lead;
 }
 
-cudaError_t cudaMalloc(void **devPtr, size_t size) {
+static cudaError_t allocate(void **devPtr, size_t size, bool mapped) {
     VGPU_ENTER_UNSAFE();
     if (devPtr == NULL) {
         return vgpu_leave(cudaErrorInvalidValue);
@@ -154,11 +154,19 @@ cudaError_t cudaMalloc(void **devPtr, size_t size) {
     device_memory *memory = NULL;
     cudaError_t status = lock_memory(vgpu_current_device(), &memory);
     if (status == cudaSuccess) {
-        *devPtr = take(memory, size);
+        *devPtr = take(memory, size, mapped);
         pthread_mutex_unlock(&memory->lock);
         status = *devPtr == NULL ? cudaErrorMemoryAllocation : vgpu_check_memory_begins(*devPtr, size);
     }
     return vgpu_leave(status);
+}
+
+cudaError_t cudaMalloc(void **devPtr, size_t size) {
+    return allocate(devPtr, size, false);
+}
+
+cudaError_t vgpu_malloc_mapped(void **pointer, size_t size) {
+    return allocate(pointer, size, true);
 }
 
 /* Gives the whole pages of a freed range back to the system; called with the lock held. */
@@ -195,7 +203,14 @@ static bool end_allocation(device_memory *memory, int device, size_t offset, cud
     return true;
 }
 
-cudaError_t cudaFree(void *devPtr) {
+static bool is_mapped(device_memory *memory, size_t offset) {
+    pthread_mutex_lock(&memory->lock);
+    bool mapped = vgpu_blocks_find(&memory->blocks, offset).mapped;
+    pthread_mutex_unlock(&memory->lock);
+    return mapped;
+}
+
+static cudaError_t release(void *devPtr, bool mapped) {
     VGPU_ENTER_UNSAFE();
     if (devPtr == NULL) {
         return cudaSuccess;
@@ -209,6 +224,9 @@ cudaError_t cudaFree(void *devPtr) {
     size_t offset = (uintptr_t)devPtr - atomic_load(&memory->base);
     size_t size = 0;
     cudaError_t finding = cudaSuccess;
+    if (is_mapped(memory, offset) != mapped) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
     if (vgpu_pointer_device(devPtr, &size) == device) {
         finding = vgpu_check_memory_ends(devPtr, size);
     }
@@ -220,6 +238,14 @@ cudaError_t cudaFree(void *devPtr) {
     pthread_mutex_unlock(&memory->lock);
     cudaError_t sticky = vgpu_device_error(device);
     return vgpu_leave(!freed ? cudaErrorInvalidValue : sticky);
+}
+
+cudaError_t cudaFree(void *devPtr) {
+    return release(devPtr, false);
+}
+
+cudaError_t vgpu_free_mapped(void *pointer) {
+    return release(pointer, true);
 }
 
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {

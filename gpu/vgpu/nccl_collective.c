@@ -65,6 +65,13 @@ static ncclResult_t check_call(const call *c) {
     return ncclSuccess;
 }
 
+/* NCCL wants the buffers of a collective registered on all ranks or on none. */
+static bool in_registered_memory(const call *c) {
+    size_t size = nccl_dtype_size(c->dtype);
+    return c->count > 0 && (c->send_count == 0 || nccl_registered(c->comm, c->send, c->send_count * size)) &&
+           (c->receive_count == 0 || nccl_registered(c->comm, c->receive, c->receive_count * size));
+}
+
 static ncclResult_t start(const call *c) {
     ncclResult_t result = check_call(c);
     uint64_t send = 0, receive = 0;
@@ -79,7 +86,8 @@ static ncclResult_t start(const call *c) {
     }
     nccl_operation operation = {.comm = c->comm,
                                 .stream = c->stream,
-                                .what = {.kind = c->kind,
+                                .what = {.kind = (uint16_t)c->kind,
+                                         .registered = in_registered_memory(c),
                                          .dtype = (uint32_t)c->dtype,
                                          .op = (uint32_t)c->op,
                                          .root = (uint32_t)c->root,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/base/error.h"
 #include "gpu/vgpu/nccl_bootstrap.h"
 
 #define COMM_MAGIC 0x4c53434f4d4d0001ULL
@@ -99,6 +100,7 @@ static ncclResult_t comm_new(nccl_clique *clique, int rank, unsigned long long t
 
 /* No operation runs, and none that is queued will. */
 static void comm_free(ncclComm_t comm) {
+    (void)nccl_register_drop(comm);
     pthread_mutex_lock(&comm->lock);
     nccl_clique *clique = comm->clique;
     atomic_store(&comm->magic, 0);
@@ -368,6 +370,12 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
         return result;
     }
     drain(comm);
+    size_t registered = nccl_register_drop(comm);
+    if (registered > 0) {
+        ls_notice("nccl: rank %d destroys its communicator with registered buffers left (%zu): ncclCommDeregister "
+                  "comes first",
+                  comm->rank, registered);
+    }
     atomic_store(&comm->clique->control->slots[comm->rank].left, 1);
     comm_free(comm);
     return ncclSuccess;

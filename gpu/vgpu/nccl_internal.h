@@ -32,7 +32,8 @@ typedef enum nccl_kind {
 
 /* What a rank does; send and receive are offsets into the rank's arena. */
 typedef struct nccl_descriptor {
-    uint32_t kind, dtype, op, root;
+    uint16_t kind, registered; /* registered: 1 when the rank's buffers lie in registered memory */
+    uint32_t dtype, op, root;
     uint64_t count, send, receive;
 } nccl_descriptor;
 
@@ -183,6 +184,11 @@ ncclResult_t nccl_join_behind(const nccl_join *join);
 bool nccl_comm_joining(const struct ncclComm *comm);
 /* Gives up a communicator that is not live yet, or never came to be; false when it is none of these. */
 bool nccl_join_abandon(ncclComm_t comm);
+
+/* nccl_register.c: whether bytes from pointer on lie in a buffer that comm has registered. */
+bool nccl_registered(const struct ncclComm *comm, const void *pointer, size_t bytes);
+/* Forgets what comm has registered and returns how many buffers these were. */
+size_t nccl_register_drop(const struct ncclComm *comm);
 
 /* nccl_group.c */
 bool nccl_group_open(void);

@@ -27,9 +27,9 @@ void nccl_describe(char *text, size_t size, const nccl_descriptor *what) {
     if (what->kind == NCCL_BROADCAST || what->kind == NCCL_REDUCE) {
         snprintf(root, sizeof root, " root %u", what->root);
     }
-    snprintf(text, size, "%s of %llu %s%s%s%s", nccl_kind_name(what->kind), (unsigned long long)what->count,
+    snprintf(text, size, "%s of %llu %s%s%s%s%s", nccl_kind_name(what->kind), (unsigned long long)what->count,
              nccl_dtype_name(what->dtype), has_op(what->kind) ? " " : "",
-             has_op(what->kind) ? nccl_op_name(what->op) : "", root);
+             has_op(what->kind) ? nccl_op_name(what->op) : "", root, what->registered ? " in registered memory" : "");
 }
 
 static void pause_core(void) {
@@ -154,7 +154,8 @@ static void publish(const nccl_operation *o) {
 }
 
 static bool agree(const nccl_descriptor *a, const nccl_descriptor *b) {
-    return a->kind == b->kind && a->dtype == b->dtype && a->op == b->op && a->root == b->root && a->count == b->count;
+    return a->kind == b->kind && a->registered == b->registered && a->dtype == b->dtype && a->op == b->op &&
+           a->root == b->root && a->count == b->count;
 }
 
 static ncclResult_t check_agreement(const nccl_operation *o) {

@@ -87,6 +87,14 @@ for impl in ddp mpi; do
   left_at_once
 done
 
+# The same where the survivors' gradients are registered with the communicator that they abort.
+start --impl ddp --devices 3 --nccl-register
+victim=$(rank_pid)
+kill -KILL "$victim"
+ends 3 $((limit + 5))
+one_line "^lockstep: rank 1 \(pid $victim\) was killed by signal 9"
+left_at_once
+
 start --impl ddp --ranks threads --devices 3
 kill -KILL "$(pgrep -f "rank .*--run-dir $TMPDIR/lockstep-")"
 ends 3 $((limit + 5))

@@ -56,6 +56,11 @@ static ncclResult_t other_op(clique *q) {
 static ncclResult_t other_kind(clique *q) {
     return ncclBroadcast(q->buffers[1], q->buffers[1], COUNT, ncclFloat32, 0, q->comms[1], q->streams[1]);
 }
+static ncclResult_t registered(clique *q) {
+    void *handle = NULL;
+    NCCL(ncclCommRegister(q->comms[1], q->buffers[1], COUNT * sizeof(float), &handle));
+    return sum(q, 1, COUNT);
+}
 static ncclResult_t root_0(clique *q) {
     return ncclBroadcast(q->buffers[0], q->buffers[0], COUNT, ncclFloat32, 0, q->comms[0], q->streams[0]);
 }
@@ -77,6 +82,9 @@ static void differing_op(void) {
 }
 static void differing_kind(void) {
     differing(usual, other_kind, "calls broadcast of 5000 float32 root 0");
+}
+static void differing_registration(void) {
+    differing(usual, registered, "calls allreduce of 5000 float32 sum in registered memory");
 }
 static void differing_root(void) {
     differing(root_0, root_1, "calls broadcast of 5000 float32 root 1");
@@ -410,6 +418,7 @@ static const named_case cases[] = {
     {"differing_op", differing_op, "collective #2 differs between ranks: rank 0"},
     {"differing_kind", differing_kind, "collective #2 differs between ranks: rank 0"},
     {"differing_root", differing_root, "collective #2 differs between ranks: rank 0"},
+    {"differing_registration", differing_registration, "collective #2 differs between ranks: rank 0"},
     {"absent_rank", absent_rank, "did not reach allreduce #1 within 2 s"},
     {"destroyed_peer", destroyed_peer, "destroyed its communicator"},
     {"failed_device", failed_device, "its device 1 has failed"},

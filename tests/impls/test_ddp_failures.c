@@ -243,12 +243,30 @@ static void test_different_buckets(void **state) {
     }
 }
 
+/* NCCL wants buffers registered on all ranks or on none. */
+static void test_different_registration(void **state) {
+    (void)state;
+    process processes[2] = {0};
+    stderr_capture capture;
+    for (size_t r = 0; r < 2; r++) {
+        training_run(&processes[r].run, "ddp", 2, LS_FLOAT32);
+        processes[r].run.nccl_register = r == 1;
+    }
+    run_processes(processes, 2, &capture);
+    assert_non_null(strstr(capture.text, "rank 1 and rank 0 differ in "));
+    for (size_t r = 0; r < 2; r++) {
+        assert_int_equal(processes[r].rc, LS_BAD_INPUT);
+        free(processes[r].params);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_peer_stands_still),
         cmocka_unit_test(test_peer_fails),
         cmocka_unit_test(test_rendezvous),
         cmocka_unit_test(test_different_buckets),
+        cmocka_unit_test(test_different_registration),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }

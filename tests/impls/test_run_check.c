@@ -57,6 +57,15 @@ static void impossible_runs_are_refused(void **state) {
     run = make("mpi", 2);
     run.ranks = LS_RANKS_THREADS;
     check(&run, "no ranks as threads");
+    static const char *const others[] = {"single", "dp", "mpi"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        run = make(others[i], i == 0 ? 1 : 2);
+        run.nccl_register = true;
+        check(&run, ": --nccl-register: NCCL does not reduce its gradients");
+    }
+    run = make("ddp", 2);
+    run.nccl_register = true;
+    check(&run, NULL);
     run = make("ddp", 2);
     snprintf(run.model, sizeof run.model, "nonsense");
     check(&run, "unknown model 'nonsense'");

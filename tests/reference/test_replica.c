@@ -325,12 +325,56 @@ static void test_evaluation(void **state) {
     fixture_close(&f);
 }
 
+/* Memory of one's own for the gradients: asked for once and given back once. */
+static size_t asked, given;
+
+static ls_rc count_allocate(void **pointer, size_t bytes) {
+    CUDA_OK(cudaMalloc(pointer, bytes));
+    asked += bytes;
+    return LS_OK;
+}
+
+static void count_release(void *pointer, ls_rc *rc) {
+    assert_int_equal(*rc, LS_OK);
+    assert_non_null(pointer);
+    CUDA_OK(cudaFree(pointer));
+    given++;
+}
+
+static ls_rc refuse_allocate(void **pointer, size_t bytes) {
+    (void)pointer, (void)bytes;
+    return LS_DEVICE_FAILED;
+}
+
+static void refuse_release(void *pointer, ls_rc *rc) {
+    (void)rc;
+    assert_null(pointer);
+    given++;
+}
+
+static void test_memory_of_gradients(void **state) {
+    (void)state;
+    const ls_device_memory counted = {count_allocate, count_release}, refused = {refuse_allocate, refuse_release};
+    char error[256];
+    ls_model model;
+    ls_replica *replica = NULL;
+    assert_int_equal(ls_model_resolve(ls_zoo_find("seed-conv"), &model, error, sizeof error), 0);
+    ls_replica_options options = {.dtype = LS_FLOAT64, .max_batch = 2, .grad_memory = &counted};
+    OK(ls_replica_open(&model, &options, &replica));
+    assert_int_equal(asked, model.param_count * sizeof(double));
+    ls_replica_close(replica);
+    assert_int_equal(given, 1);
+    options.grad_memory = &refused;
+    assert_int_equal(ls_replica_open(&model, &options, &replica), LS_DEVICE_FAILED);
+    assert_int_equal(given, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_sizes),       cmocka_unit_test(test_too_large_a_batch),
         cmocka_unit_test(test_hooks_and_capture), cmocka_unit_test(test_failing_hook_ends_the_pass),
         cmocka_unit_test(test_decisions),         cmocka_unit_test(test_same_bits_every_run),
-        cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_evaluation),        cmocka_unit_test(test_memory_of_gradients),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -134,6 +134,17 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int *count);
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device);
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank);
 
+/* Device memory of the current device for buffers that are registered; freed with ncclMemFree alone. size 0: NULL. */
+ncclResult_t ncclMemAlloc(void **ptr, size_t size);
+/* NULL is well. Memory that a communicator has registered is refused with ncclInvalidUsage and stays. */
+ncclResult_t ncclMemFree(void *ptr);
+
+/* Registers device memory of the communicator's device for collectives, in which then all ranks' buffers must be registered, or none's.
+ * Each call's handle is deregistered once, before the memory is freed and the communicator is destroyed; ncclCommAbort does it itself.
+ * A handle that is NULL is well; one that comm does not know: ncclInvalidUsage. */
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *buff, size_t size, void **handle);
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
+
 const char *ncclGetErrorString(ncclResult_t result);
 /* The communicator's last error in words; comm NULL: the calling thread's. Valid until the next error. */
 const char *ncclGetLastError(ncclComm_t comm);
