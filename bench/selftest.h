@@ -27,6 +27,7 @@ typedef struct ls_selftest_job {
     const char *model;   /* as --model */
     const char *options; /* of verify, separated by blanks */
     bool train;          /* training as it is done, nothing recorded or waited for between steps; no rows */
+    bool copies;         /* LOCKSTEP_VGPU_COPY_ENGINES=1 */
     bool one_case;       /* two devices, ranks as threads where the implementation has them */
     json_t *rows;        /* array of the rows of verify, as far as it came; owned: ls_selftest_jobs_close */
     int status;          /* as of waitpid */

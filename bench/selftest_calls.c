@@ -25,6 +25,7 @@ typedef struct site {
 typedef struct family {
     const char *name;
     unsigned impl;
+    bool copies; /* batches are copied on a stream of their own */
     size_t count;
     site sites[MOST_SITES];
 } family;
@@ -49,6 +50,8 @@ static const struct {
     {"mpi", "impls/mpi.c", "cudaStreamSynchronize", "the end of a run, and of a timed step"},
     {"mpi", "reference/batcher.c", "cudaEventRecord", "mpi waits for its device in every step; others do not"},
     {"mpi", "reference/batcher.c", "cudaEventSynchronize", "mpi waits for its device in every step; others do not"},
+    {"mpi", "reference/upload.c", "cudaStreamWaitEvent", "mpi waits for its device in every step; others do not"},
+    {"mpi", "reference/upload.c", "cudaEventRecord", "mpi waits for its device in every step; others do not"},
 };
 
 static const char *reason_to_keep(const char *impl, const site *s) {
@@ -63,13 +66,14 @@ static const char *reason_to_keep(const char *impl, const site *s) {
     return NULL;
 }
 
-static ls_selftest_job job_of(unsigned impl, const char *mutant) {
+static ls_selftest_job job_of(unsigned impl, bool copies, const char *mutant) {
     return (ls_selftest_job){.mutant = mutant,
                              .sched = "check",
                              .impls = impl,
                              .model = NETWORK,
                              .options = OPTIONS,
                              .train = true,
+                             .copies = copies,
                              .one_case = true};
 }
 
@@ -83,7 +87,7 @@ static ls_rc probe(const ls_selftest *test, bool *has_check) {
     if (job == NULL) {
         return LS_DEVICE_FAILED;
     }
-    *job = job_of(LS_MUTANT_DP, "");
+    *job = job_of(LS_MUTANT_DP, false, "");
     job->sched = "no-such-mode";
     ls_rc rc = ls_selftest_jobs_run(test, job, 1, NULL);
     *has_check = rc == LS_OK && !ended_well(job);
@@ -117,8 +121,8 @@ static ls_rc find_sites(const ls_selftest *test, bool has_check, family *f) {
     if (job == NULL) {
         return LS_DEVICE_FAILED;
     }
-    (void)snprintf(path, sizeof path, "%s/sites-%s", test->folder, f->name);
-    *job = job_of(f->impl, "");
+    (void)snprintf(path, sizeof path, "%s/sites-%s%s", test->folder, f->name, f->copies ? "-copies" : "");
+    *job = job_of(f->impl, f->copies, "");
     job->sched = has_check ? "check" : NULL;
     job->sites = path;
     ls_rc rc = ls_selftest_jobs_run(test, job, 1, NULL);
@@ -136,6 +140,11 @@ static bool caught(const ls_selftest_job *job) {
     return WIFEXITED(job->status) && WEXITSTATUS(job->status) == LS_DEVICE_FAILED;
 }
 
+/* The settings that find what is left out. */
+static const char *checks_of(const family *f) {
+    return f->copies ? "LOCKSTEP_VGPU_SCHED=check LOCKSTEP_VGPU_COPY_ENGINES=1" : "LOCKSTEP_VGPU_SCHED=check";
+}
+
 /* Prints, writes and counts what came of a call that was left out. */
 static ls_rc report_call(const ls_selftest *test, const family *f, const site *s, bool missed, ls_selftest_sum *sum) {
     const char *reason = missed ? NULL : reason_to_keep(f->name, s);
@@ -147,9 +156,9 @@ static ls_rc report_call(const ls_selftest *test, const family *f, const site *s
     sum->caught += missed ? 1 : 0;
     sum->skipped += reason != NULL ? 1 : 0;
     sum->survived += !missed && reason == NULL ? 1 : 0;
-    return ls_selftest_row(test, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*}", "mutant", s->mutant, "summary", s->call,
-                                           "impl", f->name, "checks", "LOCKSTEP_VGPU_SCHED=check", "status", status,
-                                           "reason", reason));
+    return ls_selftest_row(test,
+                           json_pack("{s:s, s:s, s:s, s:s, s:s, s:s*}", "mutant", s->mutant, "summary", s->call, "impl",
+                                     f->name, "checks", checks_of(f), "status", status, "reason", reason));
 }
 
 static ls_rc drop_each(const ls_selftest *test, const family *f, ls_selftest_sum *sum) {
@@ -158,16 +167,17 @@ static ls_rc drop_each(const ls_selftest *test, const family *f, ls_selftest_sum
         return LS_DEVICE_FAILED;
     }
     for (size_t i = 0; i < f->count; i++) {
-        jobs[i] = job_of(f->impl, f->sites[i].mutant);
+        jobs[i] = job_of(f->impl, f->copies, f->sites[i].mutant);
     }
     ls_selftest_sum own = {0};
     ls_rc rc = ls_selftest_jobs_run(test, jobs, f->count, NULL);
     for (size_t i = 0; i < f->count && rc == LS_OK; i++) {
         rc = report_call(test, f, &f->sites[i], caught(&jobs[i]), &own);
     }
-    printf(
-        "%-4s %zu calls that order streams and threads: %zu left out are reported, %zu are not missed, %zu survived\n",
-        f->name, f->count, own.caught, own.skipped, own.survived);
+    printf("%-4s %zu calls that order streams and threads%s: %zu left out are reported, %zu are not missed, %zu "
+           "survived\n",
+           f->name, f->count, f->copies ? " where a device has copy engines" : "", own.caught, own.skipped,
+           own.survived);
     sum->caught += own.caught;
     sum->skipped += own.skipped;
     sum->survived += own.survived;
@@ -187,24 +197,25 @@ static ls_rc run_family(const ls_selftest *test, bool has_check, family *f, ls_s
 }
 
 ls_rc ls_selftest_calls(const ls_selftest *test, ls_selftest_sum *sum) {
-    static const struct {
-        const char *name;
-        unsigned impl;
-    } impls[] = {{"dp", LS_MUTANT_DP}, {"ddp", LS_MUTANT_DDP}, {"mpi", LS_MUTANT_MPI}};
+    static const family families[] = {
+        {.name = "dp", .impl = LS_MUTANT_DP},   {.name = "dp", .impl = LS_MUTANT_DP, .copies = true},
+        {.name = "ddp", .impl = LS_MUTANT_DDP}, {.name = "ddp", .impl = LS_MUTANT_DDP, .copies = true},
+        {.name = "mpi", .impl = LS_MUTANT_MPI}, {.name = "mpi", .impl = LS_MUTANT_MPI, .copies = true},
+    };
     bool has_check = false;
     printf("\nEach event record, event wait and synchronisation in turn:\n");
     LS_TRY(probe(test, &has_check));
-    for (size_t i = 0; i < sizeof impls / sizeof impls[0]; i++) {
-        bool slow = impls[i].impl == LS_MUTANT_MPI;
-        if ((test->impls & impls[i].impl) == 0 || (slow && test->quick)) {
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        bool slow = families[i].impl == LS_MUTANT_MPI;
+        bool again = families[i].copies && !has_check; /* a real GPU has what it has */
+        if ((test->impls & families[i].impl) == 0 || (slow && test->quick) || again) {
             continue;
         }
         family *f = ls_calloc(1, sizeof *f, "the calls of an implementation");
         if (f == NULL) {
             return LS_DEVICE_FAILED;
         }
-        f->name = impls[i].name;
-        f->impl = impls[i].impl;
+        *f = families[i];
         ls_rc rc = run_family(test, has_check, f, sum);
         free(f);
         LS_TRY(rc);

@@ -94,6 +94,9 @@ static ls_rc set_environment(const ls_selftest_job *job, ls_environment *environ
     if (job->sched != NULL) {
         LS_TRY(ls_environment_set(environment, "LOCKSTEP_VGPU_SCHED", job->sched, false));
     }
+    if (job->copies) {
+        LS_TRY(ls_environment_set(environment, "LOCKSTEP_VGPU_COPY_ENGINES", "1", false));
+    }
     return job->sites != NULL ? ls_environment_set(environment, "LOCKSTEP_MUTANT_SITES", job->sites, false) : LS_OK;
 }
 

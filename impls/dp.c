@@ -23,6 +23,7 @@
 #include "impls/table.h"
 #include "reference/loss.h"
 #include "reference/replica_buffers.h"
+#include "reference/upload.h"
 
 /* One of the devices. */
 typedef struct device {
@@ -48,6 +49,7 @@ typedef struct dp {
     ls_loss *loss;
     void *rows;             /* [max_batch][classes], sample-major: gathered outputs, then their gradients */
     void *logits, *dlogits; /* the same in the platform's layout */
+    ls_upload answers;      /* to all of the batch: */
     int32_t *labels;        /* [max_batch] */
     float *targets;         /* [max_batch][classes], of a data set that has some */
     void *incoming;         /* [param_count]: the gradients of another device */
@@ -119,8 +121,11 @@ static ls_rc open_first(dp *d, const ls_run *run, size_t max_batch) {
     LS_CUDA(cudaMalloc(&d->rows, max_batch * d->classes * d->element));
     LS_CUDA(cudaMalloc(&d->logits, activations));
     LS_CUDA(cudaMalloc(&d->dlogits, activations));
-    LS_CUDA(cudaMalloc((void **)&d->labels, max_batch * sizeof *d->labels));
-    LS_CUDA(cudaMalloc((void **)&d->targets, max_batch * d->classes * sizeof *d->targets));
+    size_t labels = max_batch * sizeof *d->labels, targets = max_batch * d->classes * sizeof *d->targets;
+    LS_CUDA(cudaMalloc((void **)&d->labels, labels));
+    LS_CUDA(cudaMalloc((void **)&d->targets, targets));
+    LS_TRY(ls_upload_open(&d->answers, d->devices[0].stream, ls_replica_input_stream(d->devices[0].replica),
+                          ls_upload_room(labels) + ls_upload_room(targets)));
     LS_CUDA(cudaMalloc(&d->incoming, d->param_count * d->element));
     LS_TRY(ls_loss_open(&run->loss, d->dtype, d->classes, max_batch, d->devices[0].stream, &d->loss));
     return ls_setup_initial(d->devices[0].replica, run->seed);
@@ -147,6 +152,7 @@ static void dp_close(void *self) {
         return;
     }
     /* Clean-up goes on after errors: what failed has been printed by the call that failed first. */
+    ls_rc failed = LS_DEVICE_FAILED;
     for (size_t i = 0; i < d->device_count; i++) {
         device *dev = &d->devices[i];
         if (dev->replica != NULL) {
@@ -163,6 +169,7 @@ static void dp_close(void *self) {
         (void)cudaSetDevice(dev->id);
         if (i == 0) {
             ls_loss_close(d->loss);
+            ls_upload_close(&d->answers, &failed);
             (void)cudaFree(d->incoming);
             (void)cudaFree(d->labels);
             (void)cudaFree(d->targets);
@@ -226,7 +233,6 @@ static ls_rc copy_parameters(dp *d, device *dev) {
 /* Scatters the batch: each device gets its chunk, the first one the answers to all of it. */
 static ls_rc scatter(dp *d, const ls_batch *batch) {
     size_t features = ls_shape_features(ls_replica_model(d->devices[0].replica)->input);
-    device *first = &d->devices[0];
     d->batch_count = batch->count;
     d->has_targets = batch->targets != NULL;
     for (size_t i = d->device_count; i-- > 0;) { /* the first device last: it stays current */
@@ -243,13 +249,11 @@ static ls_rc scatter(dp *d, const ls_batch *batch) {
     if (batch->count == 0) {
         return LS_OK;
     }
-    LS_CUDA(cudaMemcpyAsync(d->labels, batch->labels, batch->count * sizeof *d->labels, cudaMemcpyHostToDevice,
-                            first->stream));
-    if (d->has_targets) {
-        LS_CUDA(cudaMemcpyAsync(d->targets, batch->targets, batch->count * d->classes * sizeof *d->targets,
-                                cudaMemcpyHostToDevice, first->stream));
-    }
-    return LS_OK;
+    const ls_upload_part parts[] = {
+        {d->labels, batch->labels, batch->count * sizeof *d->labels},
+        {d->targets, batch->targets, batch->count * d->classes * sizeof *d->targets},
+    };
+    return ls_upload_run(&d->answers, parts, d->has_targets ? 2 : 1);
 }
 
 /* Replicate, forward; outputs leave for the first device. A device without samples has no kernels to run. */

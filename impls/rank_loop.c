@@ -39,7 +39,7 @@ static ls_rc mark_used(loop *l) {
         if (count > 1) {
             LS_CUDA(cudaSetDevice(ls_replica_device(replica))); /* an event belongs to its stream's device */
         }
-        LS_TRY(ls_batcher_used(l->batcher, ls_replica_stream(replica)));
+        LS_TRY(ls_batcher_used(l->batcher, ls_replica_input_stream(replica)));
     }
     if (count > 1) {
         LS_CUDA(cudaSetDevice(l->task->rank.device));

@@ -93,13 +93,9 @@ static ls_rc allocate_flat(ls_replica *replica) {
     return LS_OK;
 }
 
-static ls_rc allocate_samples(ls_replica *replica) {
+static ls_rc allocate_evaluation(ls_replica *replica) {
     size_t max_batch = replica->options.max_batch;
     void *memory = NULL;
-    LS_CUDA(cudaMalloc(&memory, max_batch * ls_shape_features(replica->model->input) * sizeof(float)));
-    replica->samples = memory;
-    LS_CUDA(cudaMalloc(&memory, max_batch * sizeof *replica->labels));
-    replica->labels = memory;
     LS_CUDA(cudaMalloc(&memory, max_batch));
     replica->correct = memory;
     LS_CUDA(cudaMallocHost(&memory, max_batch));
@@ -143,7 +139,8 @@ static ls_rc open_all(ls_replica *replica) {
     plan_slots(replica);
     LS_TRY(allocate_flat(replica));
     LS_TRY(allocate_slots(replica));
-    LS_TRY(allocate_samples(replica));
+    LS_TRY(ls_replica_input_open(replica));
+    LS_TRY(allocate_evaluation(replica));
     LS_TRY(ls_replica_buffers_open(replica));
     LS_TRY(open_layers(replica));
     LS_TRY(ls_loss_open(&options->loss, options->dtype, model->classes, options->max_batch, replica->stream,
@@ -197,8 +194,7 @@ static void close_layers(ls_replica *replica, ls_rc *rc) {
 }
 
 static void close_buffers(ls_replica *replica, ls_rc *rc) {
-    void *device[] = {replica->params,        replica->samples,     replica->labels,
-                      replica->correct,       replica->targets,     replica->grad_slots[0],
+    void *device[] = {replica->params,        replica->correct,     replica->grad_slots[0],
                       replica->grad_slots[1], replica->output_grad, replica->live};
     for (size_t i = 0; i < sizeof device / sizeof device[0]; i++) {
         LS_CLOSE(*rc, cudaFree(device[i]));
@@ -224,6 +220,7 @@ void ls_replica_close(ls_replica *replica) {
     ls_loss_close(replica->test_loss);
     close_layers(replica, &rc);
     close_buffers(replica, &rc);
+    ls_replica_input_close(replica, &rc);
     ls_replica_buffers_close(replica, &rc);
     if (replica->math != NULL) {
         ls_math_close(replica->math);
@@ -252,6 +249,10 @@ void *ls_replica_output_grad(ls_replica *replica) {
 
 cudaStream_t ls_replica_stream(ls_replica *replica) {
     return replica->stream;
+}
+
+cudaStream_t ls_replica_input_stream(ls_replica *replica) {
+    return replica->copies;
 }
 
 const ls_model *ls_replica_model(const ls_replica *replica) {

@@ -95,6 +95,9 @@ void *ls_replica_grads(ls_replica *replica);
 void *ls_replica_output(ls_replica *replica);
 void *ls_replica_output_grad(ls_replica *replica);
 cudaStream_t ls_replica_stream(ls_replica *replica);
+/* The stream that reads a batch's host memory (for ls_batcher_used): one of its own where the device has a copy engine, so that
+ * the copies run beside the kernels of the step before, else that of the replica. */
+cudaStream_t ls_replica_input_stream(ls_replica *replica);
 const ls_model *ls_replica_model(const ls_replica *replica);
 ls_dtype ls_replica_dtype(const ls_replica *replica);
 int ls_replica_device(const ls_replica *replica);

@@ -1,4 +1,5 @@
 /* Batches onto the device. */
+#include "reference/cleanup.h"
 #include "reference/replica_internal.h"
 
 _Static_assert((int)LS_INPUT_MAX_CHANNELS == (int)LS_NORMALIZE_MAX_CHANNELS, "a setting must fit the kernel's");
@@ -18,6 +19,35 @@ static ls_input_scale input_scale(const ls_replica *replica) {
     return scale;
 }
 
+/* Room in the stages of uploads; floats take the most. */
+static size_t upload_bytes(const ls_replica *replica, size_t target_count) {
+    size_t count = replica->options.max_batch;
+    return ls_upload_room(count * ls_shape_features(replica->model->input) * sizeof(float)) +
+           ls_upload_room(count * sizeof *replica->labels) +
+           ls_upload_room(count * target_count * sizeof *replica->targets);
+}
+
+ls_rc ls_replica_input_open(ls_replica *replica) {
+    size_t max_batch = replica->options.max_batch;
+    void *memory = NULL;
+    LS_CUDA(cudaMalloc(&memory, max_batch * ls_shape_features(replica->model->input) * sizeof(float)));
+    replica->samples = memory;
+    LS_CUDA(cudaMalloc(&memory, max_batch * sizeof *replica->labels));
+    replica->labels = memory;
+    LS_TRY(ls_upload_stream(replica->stream, &replica->copies));
+    return ls_upload_open(&replica->upload, replica->stream, replica->copies, upload_bytes(replica, 0));
+}
+
+void ls_replica_input_close(ls_replica *replica, ls_rc *rc) {
+    ls_upload_close(&replica->upload, rc);
+    LS_CLOSE(*rc, cudaFree(replica->samples));
+    LS_CLOSE(*rc, cudaFree(replica->labels));
+    LS_CLOSE(*rc, cudaFree(replica->targets));
+    if (replica->copies != NULL && replica->copies != replica->stream) {
+        LS_CLOSE(*rc, cudaStreamDestroy(replica->copies));
+    }
+}
+
 /* Room for the targets of a full batch, made when the first ones come: most data sets have none. */
 static ls_rc reserve_targets(ls_replica *replica, size_t target_count) {
     if (replica->targets != NULL && target_count == replica->target_count) {
@@ -30,20 +60,7 @@ static ls_rc reserve_targets(ls_replica *replica, size_t target_count) {
     LS_CUDA(cudaMalloc(&memory, replica->options.max_batch * target_count * sizeof *replica->targets));
     replica->targets = memory;
     replica->target_count = target_count;
-    return LS_OK;
-}
-
-static ls_rc copy_answers(ls_replica *replica, const ls_batch *batch) {
-    size_t count = batch->count;
-    LS_CUDA(cudaMemcpyAsync(replica->labels, batch->labels, count * sizeof *batch->labels, cudaMemcpyHostToDevice,
-                            replica->stream));
-    if (batch->targets == NULL) {
-        return LS_OK;
-    }
-    LS_TRY(reserve_targets(replica, batch->target_count));
-    LS_CUDA(cudaMemcpyAsync(replica->targets, batch->targets, count * batch->target_count * sizeof *batch->targets,
-                            cudaMemcpyHostToDevice, replica->stream));
-    return LS_OK;
+    return ls_upload_reserve(&replica->upload, upload_bytes(replica, target_count));
 }
 
 static ls_rc copy_batch(ls_replica *replica, const ls_batch *batch) {
@@ -57,10 +74,17 @@ static ls_rc copy_batch(ls_replica *replica, const ls_batch *batch) {
         return LS_OK;
     }
     bool floats = batch->values != NULL;
-    const void *from = floats ? (const void *)batch->values : batch->pixels;
-    size_t bytes = count * features * (floats ? sizeof *batch->values : sizeof *batch->pixels);
-    LS_CUDA(cudaMemcpyAsync(replica->samples, from, bytes, cudaMemcpyHostToDevice, replica->stream));
-    return copy_answers(replica, batch);
+    ls_upload_part parts[3] = {
+        {replica->samples, floats ? (const void *)batch->values : batch->pixels,
+         count * features * (floats ? sizeof *batch->values : sizeof *batch->pixels)},
+        {replica->labels, batch->labels, count * sizeof *batch->labels},
+    };
+    if (batch->targets == NULL) {
+        return ls_upload_run(&replica->upload, parts, 2);
+    }
+    LS_TRY(reserve_targets(replica, batch->target_count));
+    parts[2] = (ls_upload_part){replica->targets, batch->targets, count * batch->target_count * sizeof *batch->targets};
+    return ls_upload_run(&replica->upload, parts, 3);
 }
 
 static ls_rc scale_batch(ls_replica *replica, size_t count, bool floats) {

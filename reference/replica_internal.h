@@ -5,6 +5,7 @@
 #include "reference/layers/layer.h"
 #include "reference/loss.h"
 #include "reference/replica.h"
+#include "reference/upload.h"
 
 /* Boundary b is the input of layer b and the output of layer b-1; its values lie in slot slot_of[b]. Layers that work in
  * place or move nothing have both boundaries in one slot. A gradient lives only from one layer to the one before, so two
@@ -13,6 +14,7 @@ struct ls_replica {
     const ls_model *model;
     ls_replica_options options;
     cudaStream_t stream;
+    cudaStream_t copies; /* reads batches on the host; where the device has no copy engine `stream` itself */
     ls_math *math;
     size_t lanes;
     size_t first_param_layer; /* backward ends here, without an input gradient */
@@ -25,7 +27,8 @@ struct ls_replica {
     double lr;                                      /* of the steps to come */
     ls_step_values *live;                           /* device; NULL unless options.replays */
 
-    void *samples; /* [max_batch][features] of bytes or of floats, as the last batch's */
+    ls_upload upload; /* of the batch */
+    void *samples;    /* [max_batch][features] of bytes or of floats, as the last batch's */
     /* buffers and masks (replica_buffers.c) */
     void *buffers;    /* [buffer_count] */
     int64_t *tracked; /* [tracked_count] */
@@ -76,6 +79,9 @@ static inline void *ls_replica_at(const ls_replica *replica, void *flat, size_t 
 
 /* The forward pass over `batch` samples whose pixels have been given; no hooks, no capture. */
 ls_rc ls_replica_run_forward(ls_replica *replica, size_t batch);
+/* Memory and streams of the batch. */
+ls_rc ls_replica_input_open(ls_replica *replica);
+void ls_replica_input_close(ls_replica *replica, ls_rc *rc); /* rc: see LS_CLOSE */
 /* Copies samples to the device and normalises them there. */
 ls_rc ls_replica_run_input(ls_replica *replica, const ls_batch *batch);
 /* What a layer gets in a forward pass; y is that of the last layer which the pass computes. */

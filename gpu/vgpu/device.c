@@ -124,12 +124,55 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device) {
         .canMapHostMemory = 1,
         .concurrentKernels = 1,
         .pciBusID = device,
-        .asyncEngineCount = 2,
+        .asyncEngineCount = vgpu_get_settings()->copies ? 1 : 0,
         .unifiedAddressing = 1,
         .l2CacheSize = 1 << 20,
         .maxThreadsPerMultiProcessor = 2048,
         .streamPrioritiesSupported = 1,
     };
+    return cudaSuccess;
+}
+
+/* The value of an attribute, or NULL. */
+static const int *attribute(const struct cudaDeviceProp *prop, enum cudaDeviceAttr attr) {
+    switch (attr) {
+    case cudaDevAttrMaxThreadsPerBlock:
+        return &prop->maxThreadsPerBlock;
+    case cudaDevAttrWarpSize:
+        return &prop->warpSize;
+    case cudaDevAttrMaxRegistersPerBlock:
+        return &prop->regsPerBlock;
+    case cudaDevAttrMultiProcessorCount:
+        return &prop->multiProcessorCount;
+    case cudaDevAttrConcurrentKernels:
+        return &prop->concurrentKernels;
+    case cudaDevAttrAsyncEngineCount:
+        return &prop->asyncEngineCount;
+    case cudaDevAttrUnifiedAddressing:
+        return &prop->unifiedAddressing;
+    case cudaDevAttrComputeCapabilityMajor:
+        return &prop->major;
+    case cudaDevAttrComputeCapabilityMinor:
+        return &prop->minor;
+    default:
+        return NULL;
+    }
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device) {
+    struct cudaDeviceProp prop;
+    if (value == NULL) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
+    cudaError_t status = cudaGetDeviceProperties(&prop, device);
+    if (status != cudaSuccess) {
+        return status;
+    }
+    const int *held = attribute(&prop, attr);
+    if (held == NULL) {
+        return vgpu_leave(cudaErrorInvalidValue);
+    }
+    *value = *held;
     return cudaSuccess;
 }
 

@@ -167,6 +167,7 @@ typedef struct vgpu_settings {
     int devices;
     size_t memory; /* bytes of each device */
     bool fuses;    /* layers that can be computed in one pass are */
+    bool copies;   /* a device says that it has a copy engine */
 } vgpu_settings;
 
 const vgpu_settings *vgpu_get_settings(void);

@@ -113,6 +113,7 @@ static void read_settings(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     settings.memory = (memory + page - 1) / page * page;
     settings.fuses = read_switch("LOCKSTEP_VGPU_FUSE", true);
+    settings.copies = read_switch("LOCKSTEP_VGPU_COPY_ENGINES", false);
     read_modes();
 }
 

@@ -15,6 +15,8 @@ grep -qE '^ddp  [0-9]+ calls .*: ([5-9]|[1-9][0-9]) left out are reported, .* 0 
 [ ! -s "$work/err" ] || fail "stderr is not empty: $(head -n 1 "$work/err")"
 jq -s -e 'length > 50 and all(.kind == "selftest" and .schema == 1 and (.status | test("^(CAUGHT|KEPT)$"))
   and (.mutant | length > 0))' "$work/rows.jsonl" >/dev/null || fail "a row is not as documented"
+jq -s -e '[.[] | select(.mutant | test("^drop:reference/upload.c"))] | length == 8 and all(.status == "CAUGHT")' "$work/rows.jsonl" \
+  >/dev/null || fail "a wait of the copies on their own stream is not missed"
 jq -s -e '[.[] | select(.mutant == "count_differs") | .caught_by] | length >= 1 and all(. == "run")' "$work/rows.jsonl" \
   >/dev/null || fail "a run that fails is not told from a check that does"
 

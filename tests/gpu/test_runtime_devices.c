@@ -66,6 +66,10 @@ static void bad_arguments_are_refused(void **state) {
     CHECK_REFUSED(cudaSetDevice(-1), cudaErrorInvalidDevice);
     CHECK_REFUSED(cudaGetDevice(NULL), cudaErrorInvalidValue);
     CHECK_REFUSED(cudaGetDeviceProperties(&prop, count), cudaErrorInvalidDevice);
+    CHECK_REFUSED(cudaDeviceGetAttribute(NULL, cudaDevAttrWarpSize, 0), cudaErrorInvalidValue);
+    CHECK_REFUSED(cudaDeviceGetAttribute(&access, (enum cudaDeviceAttr)0, 0), cudaErrorInvalidValue);
+    CHECK_REFUSED(cudaDeviceGetAttribute(&access, cudaDevAttrWarpSize, count), cudaErrorInvalidDevice);
+    CHECK_REFUSED(cudaDeviceGetAttribute(&access, cudaDevAttrWarpSize, -1), cudaErrorInvalidDevice);
     CHECK_REFUSED(cudaStreamCreate(NULL), cudaErrorInvalidValue);
     CHECK_REFUSED(cudaStreamCreateWithFlags(&stream, 0x80), cudaErrorInvalidValue);
     CHECK_REFUSED(cudaStreamDestroy(NULL), cudaErrorInvalidResourceHandle);
@@ -129,6 +133,33 @@ static void devices_describe_themselves(void **state) {
     assert_true(driver >= 12000);
 }
 
+static void attributes_are_those_of_the_properties(void **state) {
+    (void)state;
+    for (int device = 0; device < device_count(); device++) {
+        struct cudaDeviceProp prop;
+        CHECK(cudaGetDeviceProperties(&prop, device));
+        const struct {
+            enum cudaDeviceAttr attribute;
+            int value;
+        } expected[] = {
+            {cudaDevAttrMaxThreadsPerBlock, prop.maxThreadsPerBlock},
+            {cudaDevAttrWarpSize, prop.warpSize},
+            {cudaDevAttrMaxRegistersPerBlock, prop.regsPerBlock},
+            {cudaDevAttrMultiProcessorCount, prop.multiProcessorCount},
+            {cudaDevAttrConcurrentKernels, prop.concurrentKernels},
+            {cudaDevAttrAsyncEngineCount, prop.asyncEngineCount},
+            {cudaDevAttrUnifiedAddressing, prop.unifiedAddressing},
+            {cudaDevAttrComputeCapabilityMajor, prop.major},
+            {cudaDevAttrComputeCapabilityMinor, prop.minor},
+        };
+        for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+            int value = -1;
+            CHECK(cudaDeviceGetAttribute(&value, expected[i].attribute, device));
+            assert_int_equal(value, expected[i].value);
+        }
+    }
+}
+
 static void errors_have_cudas_names_and_texts(void **state) {
     (void)state;
     assert_string_equal(cudaGetErrorName(cudaSuccess), "cudaSuccess");
@@ -151,6 +182,7 @@ int main(void) {
         RUNTIME_TEST(bad_arguments_are_refused),
         RUNTIME_TEST(peer_access_is_switched_once),
         RUNTIME_TEST(devices_describe_themselves),
+        RUNTIME_TEST(attributes_are_those_of_the_properties),
         RUNTIME_TEST(errors_have_cudas_names_and_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static double train(ls_dtype dtype, size_t epochs, float *params) {
             ls_batch batch;
             OK(ls_batcher_get(batcher, step, &batch));
             OK(ls_trainer_step(trainer, &batch));
-            OK(ls_batcher_used(batcher, ls_replica_stream(ls_trainer_replica(trainer))));
+            OK(ls_batcher_used(batcher, ls_replica_input_stream(ls_trainer_replica(trainer))));
         }
     }
     ls_dataset test;

@@ -227,6 +227,19 @@ struct cudaDeviceProp {
     int streamPrioritiesSupported;
 };
 
+/* Any other is cudaErrorInvalidValue. */
+enum cudaDeviceAttr {
+    cudaDevAttrMaxThreadsPerBlock = 1,
+    cudaDevAttrWarpSize = 10,
+    cudaDevAttrMaxRegistersPerBlock = 12,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrConcurrentKernels = 31,
+    cudaDevAttrAsyncEngineCount = 40,
+    cudaDevAttrUnifiedAddressing = 41,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+};
+
 #define cudaHostAllocDefault       0x00
 #define cudaHostAllocPortable      0x01
 #define cudaHostAllocMapped        0x02
@@ -249,6 +262,7 @@ cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device);
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int device);
 cudaError_t cudaDeviceSynchronize(void);
 /* Frees the device's memory, streams and events, forgets its peers and clears its sticky error. */
 cudaError_t cudaDeviceReset(void);
