@@ -27,3 +27,8 @@ for source in "$LOCKSTEP_SOURCE"/gpu/kernels/*.cu; do
 done
 objdump -h "$LOCKSTEP" >"$work/sections"
 grep -q "\.nv_fatbin" "$work/sections" || fail "no section with device code"
+
+# Ranges go through NVTX where its header was found.
+if grep -qE '^NVTX_INCLUDE_DIR:PATH=/' "$(dirname "$LOCKSTEP")/CMakeCache.txt"; then
+  grep -q nvtxDomainRangePushEx "$work/all" || fail "no range goes through NVTX"
+fi
