@@ -29,6 +29,7 @@ objdump -h "$LOCKSTEP" >"$work/sections"
 grep -q "\.nv_fatbin" "$work/sections" || fail "no section with device code"
 
 # Ranges go through NVTX where its header was found.
-if grep -qE '^NVTX_INCLUDE_DIR:PATH=/' "$(dirname "$LOCKSTEP")/CMakeCache.txt"; then
+cache=$(dirname "$LOCKSTEP")/CMakeCache.txt
+if grep -q '^NVTX_INCLUDE_DIR:PATH=/' "$cache" && ! grep -q '^LOCKSTEP_WITHOUT:.*nvtx' "$cache"; then
   grep -q nvtxDomainRangePushEx "$work/all" || fail "no range goes through NVTX"
 fi

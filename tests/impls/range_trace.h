@@ -60,6 +60,7 @@ static inline void trace_listen(const vgpu_range_event *event) {
     }
     trace_append(t, "(");
     if (t->begun++ == t->fails_at) {
+        vgpu_device_wait(t->device); /* on a broken device nothing runs */
         vgpu_device_fail(t->device, cudaErrorLaunchFailure);
     }
 }
