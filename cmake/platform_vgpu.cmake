@@ -1,6 +1,8 @@
 # The vgpu platform: the CUDA runtime and NCCL on CPU threads; kernels compiled by the C++ compiler.
 file(GLOB platform_sources CONFIGURE_DEPENDS vgpu/*.c vgpu/*.cc)
 file(GLOB math_sources CONFIGURE_DEPENDS vgpu/math/*.c)
+lockstep_leave_out(gpu/range_absent.c) # it brings nvtx3/nvToolsExt.h
+lockstep_filter(gpu_sources)
 list(FILTER math_sources EXCLUDE REGEX "/direct\\.c$")
 
 # lockstep_direct(<variable> <table> <name> [options...]): the loops of vgpu/math/direct.c compiled for one instruction set;

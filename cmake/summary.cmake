@@ -1,10 +1,10 @@
 # What was found and what is missing, told together at the end of configure; and how a build does without.
 
 set(LOCKSTEP_WITHOUT "" CACHE STRING
-  "optional libraries to build without although they may be there: mpi;cudnn;benchmark")
+  "optional libraries to build without although they may be there: mpi;cudnn;nvtx;benchmark")
 foreach(name ${LOCKSTEP_WITHOUT})
-  if(NOT name MATCHES "^(mpi|cudnn|benchmark)$")
-    message(FATAL_ERROR "LOCKSTEP_WITHOUT: '${name}' is not one of mpi, cudnn, benchmark")
+  if(NOT name MATCHES "^(mpi|cudnn|nvtx|benchmark)$")
+    message(FATAL_ERROR "LOCKSTEP_WITHOUT: '${name}' is not one of mpi, cudnn, nvtx, benchmark")
   endif()
 endforeach()
 

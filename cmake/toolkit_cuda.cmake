@@ -1,7 +1,8 @@
-# What the cuda platform needs: nvcc, the CUDA runtime, cuBLAS and NCCL; and cuDNN 9, without which convolutions go by im2col.
+# What the cuda platform needs: nvcc, the CUDA runtime, cuBLAS and NCCL; cuDNN 9, without which convolutions go by im2col; and NVTX,
+# without which profilers show no ranges.
 # Included at the top level, since a language must be enabled above every target that links it. Hints: -DCUDAToolkit_ROOT=DIR,
-# -DCUDNN_ROOT=DIR, -DNCCL_ROOT=DIR, or the environment variables CUDA_HOME and CUDA_PATH. Libraries that pip installed
-# (nvidia-cudnn-cu12, nvidia-nccl-cu13, ...) are found in the folders of python3's packages.
+# -DCUDNN_ROOT=DIR, -DNCCL_ROOT=DIR, -DNVTX_ROOT=DIR, or the environment variables CUDA_HOME and CUDA_PATH. Libraries that pip
+# installed (nvidia-cudnn-cu12, nvidia-nccl-cu13, ...) are found in the folders of python3's packages.
 
 find_program(LOCKSTEP_NVCC nvcc
   HINTS ${CUDAToolkit_ROOT}/bin ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda /usr/lib/nvidia-cuda-toolkit /usr
@@ -85,4 +86,20 @@ if(TARGET lockstep::cudnn)
 else()
   lockstep_missing(cuDNN "convolutions go by im2col and cuBLAS" "${cudnn_package}, or -DCUDNN_ROOT=DIR")
   lockstep_leave_out(gpu/cuda/conv.c gpu/cuda/conv_fastest.c)
+endif()
+
+lockstep_wanted(nvtx wanted)
+if(wanted)
+  lockstep_cuda_header(nvtx nvtx3/nvToolsExt.h)
+endif()
+if(wanted AND NVTX_INCLUDE_DIR)
+  add_library(lockstep::nvtx INTERFACE IMPORTED GLOBAL)
+  target_include_directories(lockstep::nvtx SYSTEM INTERFACE ${NVTX_INCLUDE_DIR})
+  target_link_libraries(lockstep::nvtx INTERFACE ${CMAKE_DL_LIBS})
+  lockstep_found(NVTX "${NVTX_INCLUDE_DIR}")
+  lockstep_leave_out(gpu/range_absent.c)
+else()
+  lockstep_missing(NVTX "profilers show no ranges"
+    "NVIDIA's cuda-nvtx-${CUDAToolkit_VERSION_MAJOR}-${CUDAToolkit_VERSION_MINOR}, pip's nvidia-nvtx, or -DNVTX_ROOT=DIR")
+  lockstep_leave_out(gpu/range.c)
 endif()

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "gpu/kernels/kernels.h"
+#include "gpu/range.h"
 #include "impls/buckets.h"
 #include "impls/ddp_comm.h"
 #include "impls/ddp_fingerprint.h"
@@ -215,6 +216,7 @@ static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads) {
 
 /* Enqueues the reduction of a bucket whose gradients have all been enqueued. */
 static ls_rc reduce_bucket(ddp *d, size_t index) {
+    LS_RANGE_NUMBERED("bucket", index);
     const ls_bucket *bucket = &d->plan.buckets[index];
     void *flat = ls_replica_grads(d->replica);
     char *grads = (char *)flat + bucket->offset * ls_dtype_size(d->dtype);
@@ -271,6 +273,14 @@ static ls_rc grad_ready(void *self, size_t position) {
     return LS_OK;
 }
 
+/* The update waits for the last reduction. */
+static ls_rc join(ddp *d) {
+    LS_RANGE("join");
+    LS_CUDA(cudaEventRecord(d->reduced, d->communication));
+    LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
+    return enqueued(d, d->communication);
+}
+
 static ls_rc backward(ddp *d) {
     ls_hooks hooks = {.self = d, .grad_ready = grad_ready};
     for (size_t i = 0; i < d->plan.count; i++) {
@@ -290,9 +300,7 @@ static ls_rc backward(ddp *d) {
                        d->next, d->plan.count, d->missing[d->next]);
     }
     ls_ddp_overlap_end(&d->overlap);
-    LS_CUDA(cudaEventRecord(d->reduced, d->communication));
-    LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
-    return enqueued(d, d->communication);
+    return join(d);
 }
 
 /* Rank 0's buffers to all at the start of every forward pass after the first, as DDP does with broadcast_buffers: a rank
@@ -303,6 +311,7 @@ static ls_rc broadcast_buffers(void *self) {
     if (d->model->buffer_tensors == 0 || ls_replica_step(d->replica) == 0 || LS_MUTANT(buffers_not_broadcast)) {
         return LS_OK;
     }
+    LS_RANGE("buffers");
     void *values = ls_replica_buffers(d->replica);
     int64_t *tracked = ls_replica_tracked(d->replica);
     LS_TRY(ls_ddp_watch_begin(&d->watch));
@@ -359,6 +368,7 @@ static ls_rc keep_failure(ddp *d, ls_rc rc) {
 static ls_rc ddp_step(void *self, const ls_batch *batch, size_t global_count) {
     (void)global_count; /* the mean over ranks of their means: PyTorch divides by W whatever each rank's count */
     ddp *d = self;
+    LS_RANGE_NUMBERED("step", ls_replica_step(d->replica));
     ls_step_parts parts = {.self = d,
                            .stream = d->compute,
                            .run = run_step,
@@ -373,6 +383,7 @@ static ls_rc ddp_step(void *self, const ls_batch *batch, size_t global_count) {
 /* Results. All wait through the watch, so that a failed peer is named instead of waited for. */
 
 static ls_rc ddp_synchronize(void *self) {
+    LS_RANGE("wait");
     ddp *d = self;
     return keep_failure(d, ls_ddp_watch_wait(&d->watch, d->compute));
 }

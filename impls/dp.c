@@ -15,6 +15,7 @@
 
 #include "gpu/kernels/kernels.h"
 #include "gpu/layer_math.h"
+#include "gpu/range.h"
 #include "impls/chunk.h"
 #include "impls/devices.h"
 #include "impls/mutant_terms.h"
@@ -217,6 +218,7 @@ static ls_rc dp_open(const ls_run *run, const ls_rank *rank, const ls_model *mod
 
 /* The parameters of the first device to another. */
 static ls_rc copy_parameters(dp *d, device *dev) {
+    LS_RANGE("parameters");
     device *first = &d->devices[0];
     if (LS_MUTANT(parameters_not_copied) && dev == &d->devices[1]) {
         return LS_OK;
@@ -232,6 +234,7 @@ static ls_rc copy_parameters(dp *d, device *dev) {
 
 /* Scatters the batch: each device gets its chunk, the first one the answers to all of it. */
 static ls_rc scatter(dp *d, const ls_batch *batch) {
+    LS_RANGE("scatter");
     size_t features = ls_shape_features(ls_replica_model(d->devices[0].replica)->input);
     d->batch_count = batch->count;
     d->has_targets = batch->targets != NULL;
@@ -287,6 +290,7 @@ static ls_rc forward(dp *d) {
 
 /* One loss over the gathered outputs, on the first device. */
 static ls_rc loss(dp *d) {
+    LS_RANGE("loss");
     device *first = &d->devices[0];
     LS_CUDA(cudaSetDevice(first->id));
     for (size_t i = 1; i < d->device_count; i++) {
@@ -333,6 +337,7 @@ static ls_rc backward(dp *d) {
 
 /* Sums the gradients onto the first device, in device order. */
 static ls_rc reduce(dp *d) {
+    LS_RANGE("reduce");
     device *first = &d->devices[0];
     void *sum = ls_replica_grads(first->replica);
     ls_mutant_place place = {.model = ls_replica_model(first->replica),
@@ -406,6 +411,7 @@ static void replayed(void *self) {
 static ls_rc dp_step(void *self, const ls_batch *batch, size_t global_count) {
     (void)global_count; /* the batch is the global batch */
     dp *d = self;
+    LS_RANGE_NUMBERED("step", ls_replica_step(d->devices[0].replica));
     ls_step_parts parts = {.self = d,
                            .stream = d->devices[0].stream,
                            .run = run_step,
@@ -419,6 +425,7 @@ static ls_rc dp_step(void *self, const ls_batch *batch, size_t global_count) {
 /* Results. */
 
 static ls_rc dp_synchronize(void *self) {
+    LS_RANGE("wait");
     dp *d = self;
     for (size_t i = d->device_count; i-- > 0;) { /* the first device last: it stays current */
         LS_CUDA(cudaSetDevice(d->devices[i].id));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "gpu/kernels/kernels.h"
+#include "gpu/range.h"
 #include "impls/buckets.h"
 #include "impls/launch_mpi_buffers.h"
 #include "impls/mpi_check.h"
@@ -203,16 +204,10 @@ static ls_mutant_place place_of(const mpi *m) {
                              .last = m->world.rank == m->world.size - 1};
 }
 
-/* Gradients become ready in the order of the flat buffer, so the bucket under way is always the next one. */
-static ls_rc grad_ready(void *self, size_t position) {
-    mpi *m = self;
-    const ls_bucket *bucket = &m->plan.buckets[m->next];
-    if (m->next == m->plan.count || position < bucket->first || position > bucket->last) {
-        return ls_fail(LS_DEVICE_FAILED, "gradient %zu became ready out of order", position);
-    }
-    if (--m->missing > 0) {
-        return LS_OK;
-    }
+/* Enqueues what comes before the reduction of a bucket whose gradients have all been enqueued. */
+static ls_rc prepare_bucket(mpi *m, size_t index) {
+    LS_RANGE_NUMBERED("bucket", index);
+    const ls_bucket *bucket = &m->plan.buckets[index];
     size_t element = ls_dtype_size(m->dtype);
     void *flat = ls_replica_grads(m->replica);
     char *grads = (char *)flat + bucket->offset * element;
@@ -223,7 +218,21 @@ static ls_rc grad_ready(void *self, size_t position) {
         LS_CUDA(cudaMemcpyAsync((char *)m->host + bucket->offset * element, grads, bucket->count * element,
                                 cudaMemcpyDeviceToHost, m->stream));
     }
-    LS_CUDA(cudaEventRecord(m->copied[m->next], m->stream));
+    LS_CUDA(cudaEventRecord(m->copied[index], m->stream));
+    return LS_OK;
+}
+
+/* Gradients become ready in the order of the flat buffer, so the bucket under way is always the next one. */
+static ls_rc grad_ready(void *self, size_t position) {
+    mpi *m = self;
+    const ls_bucket *bucket = &m->plan.buckets[m->next];
+    if (m->next == m->plan.count || position < bucket->first || position > bucket->last) {
+        return ls_fail(LS_DEVICE_FAILED, "gradient %zu became ready out of order", position);
+    }
+    if (--m->missing > 0) {
+        return LS_OK;
+    }
+    LS_TRY(prepare_bucket(m, m->next));
     m->next++;
     m->missing = m->next < m->plan.count ? bucket_tensors(&m->plan.buckets[m->next]) : 0;
     return LS_OK;
@@ -244,7 +253,15 @@ static ls_rc allreduce(mpi *m, const ls_bucket *bucket, void *values) {
     return ls_protocol_allreduce(&m->protocol, m->dtype, count);
 }
 
+/* MPI knows nothing of streams. */
+static ls_rc await_bucket(const mpi *m, size_t index) {
+    LS_RANGE("wait");
+    LS_CUDA(cudaEventSynchronize(m->copied[index]));
+    return LS_OK;
+}
+
 static ls_rc reduce_bucket(mpi *m, size_t index) {
+    LS_RANGE_NUMBERED("reduce", index);
     const ls_bucket *bucket = &m->plan.buckets[index];
     size_t element = ls_dtype_size(m->dtype);
     char *values = (char *)m->host + bucket->offset * element;
@@ -254,7 +271,7 @@ static ls_rc reduce_bucket(mpi *m, size_t index) {
     if (LS_MUTANT(last_bucket_skipped) && index == m->plan.count - 1) {
         return LS_OK;
     }
-    LS_CUDA(cudaEventSynchronize(m->copied[index])); /* MPI knows nothing of streams */
+    LS_TRY(await_bucket(m, index));
     if (m->on_device) {
         LS_TRY(allreduce(m, bucket, grads));
         return ls_mutant_sum(&place, bucket->offset, bucket->count, flat);
@@ -284,6 +301,7 @@ static ls_rc broadcast_buffers(void *self) {
     if (m->model->buffer_tensors == 0 || ls_replica_step(m->replica) == 0 || LS_MUTANT(buffers_not_broadcast)) {
         return LS_OK;
     }
+    LS_RANGE("buffers");
     LS_TRY(ls_replica_read_buffers(m->replica, m->buffers, m->tracked));
     /* at most 2^28 values a layer's: far below INT_MAX for all layers that fit into memory */
     LS_MPI(MPI_Bcast(m->buffers, (int)m->model->buffer_count, mpi_type(m->dtype), 0, MPI_COMM_WORLD));
@@ -299,6 +317,7 @@ static ls_rc broadcast_buffers(void *self) {
 }
 
 static ls_rc run_step(mpi *m, const ls_batch *batch) {
+    LS_RANGE_NUMBERED("step", ls_replica_step(m->replica));
     ls_hooks hooks = {.self = m, .before_forward = broadcast_buffers, .grad_ready = grad_ready};
     LS_TRY(ls_replica_input(m->replica, batch));
     LS_TRY(ls_replica_forward(m->replica, &hooks));
@@ -326,6 +345,7 @@ static ls_rc mpi_step(void *self, const ls_batch *batch, size_t global_count) {
 /* Results. */
 
 static ls_rc mpi_synchronize(void *self) {
+    LS_RANGE("wait");
     mpi *m = self;
     return keep_failure(m,
                         ls_cuda_check(cudaStreamSynchronize(m->stream), "cudaStreamSynchronize", __FILE__, __LINE__));

@@ -1,6 +1,7 @@
 /* Test accuracy over all ranks: disjoint slices, no padding, so every sample counts once. */
 #include <stdlib.h>
 
+#include "gpu/range.h"
 #include "impls/buffers.h"
 #include "impls/rank_internal.h"
 
@@ -58,6 +59,7 @@ void ls_rank_slice_close(ls_rank_slice *slice) {
 }
 
 ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *loss, double *correct, double *count) {
+    LS_RANGE("evaluate");
     const ls_dataset *test = &task->data->test;
     size_t features = ls_dataset_features(test), replicas;
     ls_replica *replica = task->data->impl->replica(task->self, 0, &replicas);

@@ -1,9 +1,11 @@
 /* single: the reference trainer itself, behind the interface of an implementation. */
 #include <stdlib.h>
 
+#include "gpu/range.h"
 #include "impls/setup.h"
 #include "impls/step_graph.h"
 #include "impls/table.h"
+#include "reference/replica_buffers.h"
 #include "reference/trainer.h"
 
 typedef struct single {
@@ -62,6 +64,7 @@ static void replayed(void *self) {
 static ls_rc single_step(void *self, const ls_batch *batch, size_t global_count) {
     (void)global_count; /* the batch is the global batch */
     single *s = self;
+    LS_RANGE_NUMBERED("step", ls_replica_step(ls_trainer_replica(s->trainer)));
     ls_step_parts parts = {.self = s,
                            .stream = ls_replica_stream(ls_trainer_replica(s->trainer)),
                            .run = run_step,
@@ -79,6 +82,7 @@ static ls_replica *single_replica(void *self, size_t index, size_t *count) {
 }
 
 static ls_rc single_synchronize(void *self) {
+    LS_RANGE("wait");
     LS_CUDA(cudaStreamSynchronize(ls_replica_stream(single_replica(self, 0, NULL))));
     return LS_OK;
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/range.h"
+
 void ls_step_graph_open(ls_step_graph *graph, const ls_run *run, size_t full) {
     *graph = (ls_step_graph){.wanted = run->graph, .full = full};
 }
@@ -63,6 +65,7 @@ static ls_rc capture(ls_step_graph *graph, const ls_step_parts *parts, cudaGraph
 }
 
 static ls_rc make(ls_step_graph *graph, const ls_step_parts *parts) {
+    LS_RANGE("graph capture");
     ls_counters before = *parts->counters;
     size_t noted = parts->protocol != NULL ? parts->protocol->count : 0;
     cudaGraph_t captured = NULL;
@@ -90,6 +93,7 @@ ls_rc ls_step_graph_run(ls_step_graph *graph, const ls_step_parts *parts, size_t
         LS_TRY(count_again(graph, parts));
     }
     parts->counters->graph_launches++;
+    LS_RANGE("graph launch");
     if (parts->launch != NULL) {
         return parts->launch(parts->self, graph->exec);
     }

@@ -7,6 +7,7 @@
 
 #include "gpu/base/clock.h"
 #include "gpu/base/mutant.h"
+#include "gpu/range.h"
 #include "reference/cleanup.h"
 
 /* The caller may read the last two batches given. */
@@ -173,6 +174,7 @@ double ls_batcher_seconds(const ls_batcher *batcher) {
 
 /* Fills a slot with the batch of a step. */
 static ls_rc make(const ls_batcher *batcher, slot *s, size_t step) {
+    LS_RANGE_NUMBERED("load", step);
     LS_TRY(wait_readers(s));
     s->free = ls_now_seconds();
     size_t first = step * batcher->batch;
@@ -305,6 +307,7 @@ static ls_rc await(ls_batcher *batcher, size_t step, slot **out) {
 }
 
 ls_rc ls_batcher_get(ls_batcher *batcher, size_t step, ls_batch *out) {
+    LS_RANGE_NUMBERED("batch", step);
     if (step >= ls_batcher_steps(batcher)) {
         return ls_fail(LS_BAD_INPUT, "step of an epoch: expected less than %zu, found %zu", ls_batcher_steps(batcher),
                        step);

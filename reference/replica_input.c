@@ -1,4 +1,5 @@
 /* Batches onto the device. */
+#include "gpu/range.h"
 #include "reference/cleanup.h"
 #include "reference/replica_internal.h"
 
@@ -119,6 +120,7 @@ static ls_rc set_live(ls_replica *replica) {
 }
 
 ls_rc ls_replica_load(ls_replica *replica, const ls_batch *batch) {
+    LS_RANGE("input");
     LS_TRY(copy_batch(replica, batch));
     replica->batch = batch->count;
     replica->floats = batch->values != NULL;
@@ -126,6 +128,7 @@ ls_rc ls_replica_load(ls_replica *replica, const ls_batch *batch) {
 }
 
 ls_rc ls_replica_scale(ls_replica *replica) {
+    LS_RANGE("scale");
     return scale_batch(replica, replica->batch, replica->floats);
 }
 

@@ -1,5 +1,6 @@
 /* The passes of a training step. */
 #include "gpu/base/mutant.h"
+#include "gpu/range.h"
 #include "reference/mutant_faults.h"
 #include "reference/replica_internal.h"
 
@@ -59,6 +60,7 @@ static ls_rc poison_grads(ls_replica *replica) {
 }
 
 ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
+    LS_RANGE("forward");
     if (replica->poison && replica->training) {
         LS_TRY(poison_grads(replica));
     }
@@ -71,6 +73,7 @@ ls_rc ls_replica_forward(ls_replica *replica, const ls_hooks *hooks) {
 }
 
 ls_rc ls_replica_loss(ls_replica *replica, double denominator) {
+    LS_RANGE("loss");
     return ls_loss_compute(replica->loss, replica->lanes, replica->batch, ls_replica_output(replica), replica->labels,
                            replica->targets, denominator, replica->output_grad);
 }
@@ -123,6 +126,7 @@ static ls_rc backward_nothing(ls_replica *replica, const ls_hooks *hooks) {
 }
 
 ls_rc ls_replica_backward(ls_replica *replica, const ls_hooks *hooks) {
+    LS_RANGE("backward");
     if (replica->batch == 0) {
         return backward_nothing(replica, hooks);
     }
@@ -160,6 +164,7 @@ static ls_rc drift(const ls_replica *replica) {
 }
 
 ls_rc ls_replica_update(ls_replica *replica) {
+    LS_RANGE("update");
     const ls_optimizer_options *options = &replica->options.optimizer;
     ls_optimizer_options undecayed;
     ls_optimizer_step step = {.stream = replica->stream,

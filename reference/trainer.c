@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "gpu/range.h"
 #include "reference/replica_buffers.h"
 
 struct ls_trainer {
@@ -61,6 +62,7 @@ ls_rc ls_trainer_run(ls_trainer *trainer) {
 }
 
 ls_rc ls_trainer_step(ls_trainer *trainer, const ls_batch *batch) {
+    LS_RANGE_NUMBERED("step", ls_replica_step(trainer->replica));
     LS_TRY(ls_trainer_load(trainer, batch));
     return ls_trainer_run(trainer);
 }

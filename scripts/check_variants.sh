@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds Lockstep without its optional libraries and looks that what is left works and says what is missing: vgpu without MPI and
-# Google Benchmark; cuda without cuDNN, where nvcc is. Takes some minutes.
+# Google Benchmark; cuda without cuDNN and NVTX, where nvcc is. Takes some minutes.
 # usage: scripts/check_variants.sh
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -26,14 +26,14 @@ fi
 [ "$(wc -l <<<"$line")" -eq 1 ] || die 1 "train --impl mpi: $line"
 
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
-  say "cuda without cuDNN"
-  build_folder build/variant-cuda -B build/variant-cuda --preset cuda -DLOCKSTEP_CUDA_ARCHITECTURES=80 -DLOCKSTEP_WITHOUT=cudnn \
-    -- lockstep
+  say "cuda without cuDNN and NVTX"
+  build_folder build/variant-cuda -B build/variant-cuda --preset cuda -DLOCKSTEP_CUDA_ARCHITECTURES=80 \
+    "-DLOCKSTEP_WITHOUT=cudnn;nvtx" -- lockstep
   libraries=$(ldd build/variant-cuda/lockstep)
   if grep -q libcudnn <<<"$libraries"; then
     die 1 "build/variant-cuda/lockstep needs cuDNN"
   fi
 else
-  say "no nvcc: cuda without cuDNN is not built"
+  say "no nvcc: cuda without cuDNN and NVTX is not built"
 fi
 say "done in $SECONDS s"

@@ -27,3 +27,9 @@ for source in "$LOCKSTEP_SOURCE"/gpu/kernels/*.cu; do
 done
 objdump -h "$LOCKSTEP" >"$work/sections"
 grep -q "\.nv_fatbin" "$work/sections" || fail "no section with device code"
+
+# Ranges go through NVTX where its header was found.
+cache=$(dirname "$LOCKSTEP")/CMakeCache.txt
+if grep -q '^NVTX_INCLUDE_DIR:PATH=/' "$cache" && ! grep -q '^LOCKSTEP_WITHOUT:.*nvtx' "$cache"; then
+  grep -q nvtxDomainRangePushEx "$work/all" || fail "no range goes through NVTX"
+fi

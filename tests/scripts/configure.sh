@@ -24,4 +24,4 @@ done
 
 rm -rf "$work/build"
 expect_exit 1 configure -DLOCKSTEP_WITHOUT=zlib
-grep -q "'zlib' is not one of mpi, cudnn, benchmark" "$work/err" || fail "$(cat "$work/err")"
+grep -q "'zlib' is not one of mpi, cudnn, nvtx, benchmark" "$work/err" || fail "$(cat "$work/err")"
