@@ -26,6 +26,6 @@ foreach(source ${fuzz_targets})
   target_link_options(${target} PRIVATE -fsanitize=fuzzer,address,undefined)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/fuzz)
   add_test(NAME fuzz.${name}
-    COMMAND bash ${CMAKE_SOURCE_DIR}/scripts/fuzz.sh -b ${CMAKE_BINARY_DIR} ${name} 2s)
+    COMMAND bash ${CMAKE_SOURCE_DIR}/scripts/fuzz.sh -b ${CMAKE_BINARY_DIR} ${name} 1s)
   set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 120 LABELS fuzz)
 endforeach()
