@@ -48,6 +48,7 @@ typedef struct direct_gather {
     size_t out_channels, out_height, out_width;
     size_t tap_rows, tap_columns, tap_step;
     size_t group;          /* output channels computed together, 4 or 5 */
+    size_t chunk;          /* input channels whose part of all sums is computed before the next ones are read */
     direct_pool *pool;     /* NULL: none */
     direct_range *rows;    /* [out_height] */
     direct_range *columns; /* [out_width] */
