@@ -6,7 +6,7 @@
 #include "gpu/vgpu/math/plan.h"
 
 /* What one walk of a correlation may touch and still stay in a first-level cache of 32 KiB, with room for its sums. */
-static const size_t tile_bytes = 24 * 1024;
+static const size_t tile_bytes = 28 * 1024;
 /* What outputs read of a chunk of input channels, likewise. */
 static const size_t chunk_bytes = 24 * 1024;
 /* Sums kept from tile to tile live in the second-level cache beside the tile's planes. */
