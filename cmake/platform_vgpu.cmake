@@ -18,7 +18,8 @@ endfunction()
 # Sanitizers' checks in unrolled loops take minutes to optimise: -O1 there, gcc without UBSan, and clang without that of wrapping
 # pointers, which doubles the time (AddressSanitizer sees where they point).
 set(kernel_level -O3)
-set(direct_options -O3 -ffp-contract=fast)
+# Where a loop of a hundred bytes begins within a cache line decides about a fifth of its speed.
+set(direct_options -O3 -ffp-contract=fast -falign-loops=64)
 if(LOCKSTEP_SANITIZE)
   set(kernel_level -O1)
   set(direct_options -O1 -ffp-contract=fast)

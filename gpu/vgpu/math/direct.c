@@ -47,6 +47,17 @@ static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
+/* Fetches lines that will be read, or written, soon and lie too far from those at hand to be foreseen. */
+static inline __attribute__((always_inline)) void announce(const void *memory, size_t bytes, const int write) {
+    for (size_t at = 0; at < bytes; at += 64) {
+        if (write) {
+            __builtin_prefetch((const char *)memory + at, 1);
+        } else {
+            __builtin_prefetch((const char *)memory + at, 0);
+        }
+    }
+}
+
 /* The integers of the same size. */
 typedef int32_t integer_float;
 typedef int64_t integer_double;

@@ -48,6 +48,7 @@ typedef struct direct_gather {
     size_t out_channels, out_height, out_width;
     size_t tap_rows, tap_columns, tap_step;
     size_t group;          /* output channels computed together, 4 or 5 */
+    size_t chunk;          /* input channels whose part of all sums is computed before the next ones are read */
     direct_pool *pool;     /* NULL: none */
     direct_range *rows;    /* [out_height] */
     direct_range *columns; /* [out_width] */
@@ -82,10 +83,14 @@ typedef struct direct_correlation {
 typedef struct direct_product {
     size_t rows, columns; /* columns of a panel: 16, or two vectors */
     size_t group;         /* rows computed together, 4 or 5 */
-    size_t a_row, a_term;
+    /* A: from a group of rows to the next, from a row and from a term. Terms lie side by side (a_term 1), or the rows of a group
+     * do and its terms behind one another (1, group), or they get packed so. */
+    size_t a_group, a_row, a_term;
     size_t b_panel, b_term;
     size_t c_panel, c_row;
     size_t row_panel, term_panel; /* what is walked while it lies in a cache */
+    /* [row_panel/group][term_panel][group]: A's part of both, in the order of its use; NULL: A is read where it lies. */
+    void *packed;
 } direct_product;
 
 /* The functions of one instruction set, [LS_FLOAT32] and [LS_FLOAT64]. Every sum has a fixed order. */

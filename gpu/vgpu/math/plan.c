@@ -6,7 +6,9 @@
 #include "gpu/vgpu/math/plan.h"
 
 /* What one walk of a correlation may touch and still stay in a first-level cache of 32 KiB, with room for its sums. */
-static const size_t tile_bytes = 24 * 1024;
+static const size_t tile_bytes = 28 * 1024;
+/* What outputs read of a chunk of input channels, likewise. */
+static const size_t chunk_bytes = 24 * 1024;
 /* Sums kept from tile to tile live in the second-level cache beside the tile's planes. */
 static const size_t kept_bytes = 256 * 1024;
 
@@ -44,8 +46,20 @@ size_t direct_group(size_t channels) {
                                                                                             : DIRECT_GROUP_SMALL;
 }
 
+/* Input channels of which what one output reads, and as many columns again, fit the first-level cache, in equal chunks, as few
+ * as may be. */
+static size_t choose_chunk(const direct_gather *g, size_t element) {
+    size_t rows = g->tap_rows < g->in_height ? g->tap_rows : g->in_height;
+    size_t columns = 2 * g->tap_columns < g->in_width ? 2 * g->tap_columns : g->in_width;
+    size_t bytes = (rows * columns * DIRECT_LANES + g->tap_rows * g->tap_columns * g->group) * element;
+    size_t most = bytes > 0 && chunk_bytes / bytes > 1 ? chunk_bytes / bytes : 1;
+    size_t chunks = (g->in_channels + most - 1) / most;
+    return chunks > 1 ? (g->in_channels + chunks - 1) / chunks : g->in_channels;
+}
+
 static ls_rc gather_alloc(direct_gather *g, size_t element) {
     g->group = direct_group(g->out_channels);
+    g->chunk = choose_chunk(g, element);
     size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");

@@ -1,9 +1,9 @@
-/* A linear layer as three products of matrices (direct.h), none of which repacks the weights:
+/* A linear layer as three products of matrices (direct.h):
  *
- *   y  = W x:    rows are outputs, terms inputs, columns the samples of a block.
- *   dx = W' dy:  rows are inputs, terms outputs, columns the samples of a block.
- *   dW = dy x':  rows are outputs, terms samples, columns inputs; for these x is turned, so that they lie side by
- *                side, and dy too, so that samples are one row of terms. */
+ *   y  = W x:    rows are outputs, terms inputs, columns the samples of a block; W is read where it lies.
+ *   dx = W' dy:  rows are inputs, terms outputs, columns the samples of a block; W is packed, a panel at a time.
+ *   dW = dy x':  rows are outputs, terms samples, columns inputs; for these x is turned, so that they lie side by side, and
+ *                dy too, so that the rows of a group do. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +15,6 @@ static const size_t near_bytes = 64 * 1024;
 static const size_t first_level = 24 * 1024;
 /* A's part of a panel of terms and rows, in a second-level cache of 256 KiB or more. */
 static const size_t second_level = 128 * 1024;
-/* Pages that a walk over a panel's terms may touch: a processor finds about 64 without looking them up. Few terms also bear
- * it that rows of a power of two share a set of a cache. */
-enum { PAGES = 48, PAGE_BYTES = 4096 };
-
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static size_t at_least(size_t least, size_t value) {
     return value < least ? least : value;
 }
@@ -30,9 +22,7 @@ static size_t at_least(size_t least, size_t value) {
 /* Panels of terms are equal ones, as few as may be. */
 static void choose_panels(direct_product *p, size_t terms, size_t pair_bytes, size_t element) {
     size_t most = at_least(1, (p->a_term == 1 ? near_bytes : first_level) / pair_bytes);
-    most = smaller(most, at_least(PAGES, PAGES * PAGE_BYTES / (p->a_term * element)));
     size_t panels = (terms + most - 1) / most;
-    p->group = direct_group(p->rows);
     p->term_panel = (terms + panels - 1) / panels;
     p->row_panel = at_least(1, second_level / (p->term_panel * element) / p->group) * p->group;
 }
@@ -42,9 +32,15 @@ static ls_rc allocate(direct_linear *plans, size_t blocks, size_t element) {
     size_t columns = plans->rest.columns, samples = blocks * DIRECT_LANES;
     size_t padded = (plans->in + columns - 1) / columns * columns;
     plans->turned = direct_memory(samples * padded, element, "the turned input of a linear layer");
-    plans->turned_dy = direct_memory(samples * plans->out, element, "the turned gradient of a linear layer");
+    plans->turned_dy =
+        direct_memory(samples * (plans->out + plans->rest.group), element, "the turned gradient of a linear layer");
+    plans->backward_input.packed = direct_memory(plans->backward_input.row_panel * plans->backward_input.term_panel,
+                                                 element, "packed weights of a linear layer");
     plans->corner = direct_memory(plans->out * columns, element, "the last columns of a linear layer's gradient");
-    return plans->turned != NULL && plans->turned_dy != NULL && plans->corner != NULL ? LS_OK : LS_DEVICE_FAILED;
+    return plans->turned != NULL && plans->turned_dy != NULL && plans->corner != NULL &&
+                   plans->backward_input.packed != NULL
+               ? LS_OK
+               : LS_DEVICE_FAILED;
 }
 
 ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype dtype, size_t max_batch,
@@ -54,6 +50,8 @@ ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype 
     *plans = (direct_linear){.dtype = dtype, .max_batch = max_batch, .in = in, .out = out};
     plans->forward = (direct_product){.rows = out,
                                       .columns = DIRECT_LANES,
+                                      .group = direct_group(out),
+                                      .a_group = direct_group(out) * in,
                                       .a_row = in,
                                       .a_term = 1,
                                       .b_panel = in * DIRECT_LANES,
@@ -62,6 +60,8 @@ ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype 
                                       .c_row = DIRECT_LANES};
     plans->backward_input = (direct_product){.rows = in,
                                              .columns = DIRECT_LANES,
+                                             .group = direct_group(in),
+                                             .a_group = direct_group(in),
                                              .a_row = 1,
                                              .a_term = in,
                                              .b_panel = out * DIRECT_LANES,
@@ -70,8 +70,10 @@ ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype 
                                              .c_row = DIRECT_LANES};
     plans->backward_params = (direct_product){.rows = out,
                                               .columns = columns,
+                                              .group = direct_group(out),
+                                              .a_group = direct_group(out) * blocks * DIRECT_LANES,
                                               .a_row = 1,
-                                              .a_term = out,
+                                              .a_term = direct_group(out),
                                               .b_panel = blocks * DIRECT_LANES * columns,
                                               .b_term = columns,
                                               .c_panel = columns,
@@ -92,6 +94,7 @@ void direct_linear_free(direct_linear *plans) {
     free(plans->turned);
     free(plans->turned_dy);
     free(plans->corner);
+    free(plans->backward_input.packed);
     *plans = (direct_linear){0};
 }
 
@@ -118,7 +121,7 @@ void direct_linear_backward_params(const direct_isa *isa, const direct_linear *p
         return;
     }
     isa->turn[plans->dtype](blocks, max_blocks, plans->in, columns, x, plans->turned);
-    isa->turn[plans->dtype](blocks, max_blocks, plans->out, plans->out, dy, plans->turned_dy);
+    isa->turn[plans->dtype](blocks, max_blocks, plans->out, plans->rest.group, dy, plans->turned_dy);
     isa->product[plans->dtype](&plans->backward_params, panels, samples, plans->turned_dy, plans->turned, NULL,
                                dweight);
     if (left > 0) {
