@@ -6,7 +6,7 @@
 #include "gpu/vgpu/math/direct.h"
 
 extern const direct_isa direct_baseline;
-#if defined(__x86_64__)
+#ifdef DIRECT_X86
 extern const direct_isa direct_avx2;
 extern const direct_isa direct_avx512;
 #endif
@@ -14,7 +14,7 @@ extern const direct_isa direct_avx512;
 /* The instruction sets that this processor has, best first, NULL at the end. */
 static void list_usable(const direct_isa *list[4]) {
     size_t count = 0;
-#if defined(__x86_64__)
+#ifdef DIRECT_X86
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("fma")) {
         list[count++] = &direct_avx512;
