@@ -30,9 +30,9 @@ target_compile_options(lockstep_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C,CXX>:-fno-math-errno -ffp-contract=off>)
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_flags INTERFACE
-    # -O1 -g1: half the time to compile; reports still have their lines. LIGHT: of what computes little, a third.
+    # -O1 -g1: half the time to compile; reports still have their lines. LOCKSTEP_LIGHT: of what computes little, a third.
     $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
-      $<IF:$<BOOL:$<TARGET_PROPERTY:LIGHT>>,-O0,-O1>>)
+      $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_LIGHT>>,-O0,-O1>>)
   target_link_options(lockstep_flags INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
 endif()
 find_program(LOCKSTEP_LLD ld.lld)

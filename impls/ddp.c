@@ -141,6 +141,9 @@ static void ddp_close(void *self) {
     /* Clean-up goes on after errors: what failed has been printed by the call that failed first. */
     (void)cudaSetDevice(d->rank.device);
     if (!d->failed) {
+        /* NCCL ends a communicator when the graphs that hold its collectives have gone. */
+        (void)cudaStreamSynchronize(d->compute);
+        ls_step_graph_close(&d->graph);
         ls_ddp_register_close(&d->watch, d->communication, d->registered);
     }
     ls_ddp_watch_close(&d->watch, d->failed);

@@ -36,8 +36,8 @@ static ls_rc set_behaviour(ls_environment *environment, size_t world) {
         /* a rank that spins while it waits takes the core that another rank, or a device on CPU threads, needs */
         LS_TRY(ls_environment_set(environment, "OMPI_MCA_mpi_yield_when_idle", "1", true));
     }
-    if (access("/sys/class/infiniband", F_OK) != 0) {
-        /* no fabric: what Open MPI takes after a quarter of a second in which each of its drivers looked for one */
+    if (shared && access("/sys/class/infiniband", F_OK) != 0) {
+        /* no device that a fabric's driver could find, after a quarter of a second of looking: this is what is left then */
         LS_TRY(ls_environment_set(environment, "OMPI_MCA_pml", "ob1", true));
     }
     return LS_OK;

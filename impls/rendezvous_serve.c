@@ -117,11 +117,11 @@ static ls_rc check_hello(const host *h, const uint64_t *hello) {
                        rank, (unsigned long long)hello[LS_HELLO_PARAMS], (unsigned long long)own->param_count);
     }
     if (hello[LS_HELLO_FINGERPRINT] != own->fingerprint || hello[LS_HELLO_BLOB] != h->blob_size) {
-        return ls_fail(
-            LS_BAD_INPUT,
-            "rank %llu and rank 0 differ in model, dtype, buckets or training options (plans %016llx and %016llx); "
-            "start all ranks with the same options",
-            rank, (unsigned long long)hello[LS_HELLO_FINGERPRINT], (unsigned long long)own->fingerprint);
+        return ls_fail(LS_BAD_INPUT,
+                       "rank %llu and rank 0 differ in model, dtype, buckets, training or communication options (plans "
+                       "%016llx and %016llx); "
+                       "start all ranks with the same options",
+                       rank, (unsigned long long)hello[LS_HELLO_FINGERPRINT], (unsigned long long)own->fingerprint);
     }
     return LS_OK;
 }

@@ -1,4 +1,4 @@
-/* In place of micro_op_mpi.c where the build found no MPI. */
+/* In place of op_mpi.c where the build found no MPI. */
 #include "bench/micro/ops.h"
 
 static ls_rc mpi_open(ls_micro_place *place, const ls_micro_job *job, void **self) {

@@ -212,33 +212,42 @@ ls_rc ls_bytes_read(ls_bytes *bytes, void *to, size_t want, size_t *got) {
     return LS_OK;
 }
 
-/* Maps `count` bytes from here on and goes behind them; false where that cannot be, and nothing has changed then. */
-static bool map_content(ls_bytes *bytes, size_t count, ls_content *out) {
+/* Maps `count` bytes from here on; false where that cannot be. */
+static bool map_content(const ls_bytes *bytes, size_t count, ls_content *out) {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t start = bytes->offset - bytes->offset % page;
     size_t before = (size_t)(bytes->offset - start);
     size_t length = before + count;
-    if (fseeko(bytes->file, (off_t)(bytes->offset + count), SEEK_SET) != 0) {
-        return false;
-    }
     void *mapping = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fileno(bytes->file), (off_t)start);
     if (mapping == MAP_FAILED) {
-        (void)fseeko(bytes->file, (off_t)bytes->file_offset, SEEK_SET); /* it was there a moment ago */
         return false;
     }
     *out = (ls_content){.data = (uint8_t *)mapping + before, .mapping = mapping, .mapped = length};
-    bytes->offset += count;
-    bytes->file_offset = bytes->offset;
-    bytes->z.avail_in = 0;
     return true;
+}
+
+/* Reads over what has been mapped, so that a place that cannot be read is met here, where there are words for it. */
+static ls_rc read_over(ls_bytes *bytes, size_t count, size_t *got) {
+    *got = 0;
+    while (*got < count) {
+        LS_TRY(refill(bytes));
+        size_t take = bytes->z.avail_in < count - *got ? bytes->z.avail_in : count - *got;
+        if (take == 0) {
+            break;
+        }
+        bytes->z.next_in += take;
+        bytes->z.avail_in -= (uInt)take;
+        *got += take;
+    }
+    bytes->offset += *got;
+    return LS_OK;
 }
 
 ls_rc ls_bytes_take(ls_bytes *bytes, size_t count, const char *what, ls_content *out, size_t *got) {
     *out = (ls_content){0};
     bool whole = bytes->offset <= bytes->file_size && count <= bytes->file_size - bytes->offset;
     if (!bytes->gzip && bytes->fixed && count > 0 && whole && map_content(bytes, count, out)) {
-        *got = count;
-        return LS_OK;
+        return read_over(bytes, count, got);
     }
     out->data = ls_calloc(count, 1, what);
     return out->data == NULL ? LS_DEVICE_FAILED : ls_bytes_read(bytes, out->data, count, got);

@@ -26,9 +26,10 @@ typedef struct ls_content {
     size_t mapped;
 } ls_content;
 
-/* The next `count` decoded bytes, *got of them where the content ends before. A plain file that nobody may write (no write
- * permission in its mode) is mapped, so that ranks share it and only what they look at is read; any other is copied, since a
- * mapping would change with the file. Ends what ls_bytes_read reads at the same place. what: for a line about memory. */
+/* The next `count` decoded bytes, *got of them where the content ends before, and behind them ls_bytes_read goes on. A plain file
+ * without write permission for anybody is read once and mapped: ranks share its pages. Any other is copied, since a mapping
+ * changes with the file (and one that is cut short ends its readers by SIGBUS). what: for a line about memory. Owned, after a
+ * failure too: ls_content_release. */
 ls_rc ls_bytes_take(ls_bytes *bytes, size_t count, const char *what, ls_content *out, size_t *got);
 void ls_content_release(ls_content *content);
 

@@ -119,7 +119,7 @@ for different in '--lr 0.1' '--seed 1' '--batch 8' '--optimizer adam' '--no-shuf
   # shellcheck disable=SC2086 # an option and its value
   start one 1 2 "${together[@]}" --devices 2 $different
   finish
-  ended zero 2 'rank 1 and rank 0 differ in model, dtype, buckets or training options'
+  ended zero 2 'rank 1 and rank 0 differ in model, dtype, buckets, training or communication options'
   ended one 2 'has ended the rendezvous'
 done
 [ "$SECONDS" -lt 20 ] || fail "$SECONDS s: ranks waited for the time limit"

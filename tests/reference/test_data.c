@@ -251,7 +251,6 @@ static void test_cut_and_long_content(void **state) {
     ASSERT_IDX_REFUSED("long.gz", 3, "byte 3936", "expected the end after 3920 bytes", "more bytes");
 }
 
-/* Every prefix of a gzip file, every single flipped byte of its trailer, and bytes after it. */
 /* Nobody may write the file: its pages are shared. It is checked like any other, and one that may be written is copied. */
 static void test_mapped(void **state) {
     (void)state;
@@ -280,6 +279,7 @@ static void test_mapped(void **state) {
     ASSERT_IDX_REFUSED("shorter", 3, "truncated");
 }
 
+/* Every prefix of a gzip file, every single flipped byte of its trailer, and bytes after it. */
 static void test_damaged_gzip(void **state) {
     (void)state;
     size_t size = 0;

@@ -15,6 +15,7 @@ static const size_t near_bytes = 64 * 1024;
 static const size_t first_level = 24 * 1024;
 /* A's part of a panel of terms and rows, in a second-level cache of 256 KiB or more. */
 static const size_t second_level = 128 * 1024;
+
 static size_t at_least(size_t least, size_t value) {
     return value < least ? least : value;
 }
