@@ -6,6 +6,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 limit=3
+when='(at step [0-9]+|while evaluating)' # after each of its short epochs a run evaluates
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
 shm_before=$(ls /dev/shm)
@@ -66,14 +67,14 @@ for impl in ddp mpi; do
   victim=$(rank_pid)
   kill -KILL "$victim"
   ends 3 $((limit + 5))
-  one_line "^lockstep: rank 1 \(pid $victim\) was killed by signal 9 \(Killed\) at step [0-9]+; the run was ended$"
+  one_line "^lockstep: rank 1 \(pid $victim\) was killed by signal 9 \(Killed\) $when; the run was ended$"
   left_at_once
 
   start --impl $impl --devices 3
   victim=$(rank_pid)
   kill -STOP "$victim"
   ends 3 $((limit + 8))
-  one_line "^lockstep: rank 1 \(pid $victim\) made no progress for $limit s at step [0-9]+ \(stopped\); the run was ended$"
+  one_line "^lockstep: rank 1 \(pid $victim\) made no progress for $limit s $when \(stopped\); the run was ended$"
   left_at_once
 
   start --impl $impl --devices 3
