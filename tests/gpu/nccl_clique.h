@@ -2,8 +2,7 @@
 #ifndef LS_TESTS_GPU_NCCL_CLIQUE_H
 #define LS_TESTS_GPU_NCCL_CLIQUE_H
 
-#include <time.h>
-
+#include "gpu/base/clock.h"
 #include "tests/gpu/nccl_test.h"
 
 enum { COUNT = 5000 };
@@ -30,19 +29,13 @@ static inline ncclResult_t sum(clique *q, int rank, size_t count) {
                          q->streams[rank]);
 }
 
-static inline double seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* The communicator's asynchronous error, once it has one; it must come within limit seconds. */
 static inline ncclResult_t await_error(ncclComm_t comm, double limit) {
-    double end = seconds() + limit;
+    double end = ls_now_seconds() + limit;
     ncclResult_t error = ncclSuccess;
     while (error == ncclSuccess) {
         NCCL(ncclCommGetAsyncError(comm, &error));
-        MUST(seconds() < end);
+        MUST(ls_now_seconds() < end);
         usleep(1000);
     }
     return error;

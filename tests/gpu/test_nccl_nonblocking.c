@@ -9,15 +9,10 @@
 
 #include <time.h>
 
+#include "gpu/base/clock.h"
 #include "tests/gpu/nccl_test.h"
 
 enum { COUNT = 1000 };
-
-static double now_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void pause_ms(long milliseconds) {
     struct timespec pause = {.tv_nsec = milliseconds * 1000000L};
@@ -26,9 +21,9 @@ static void pause_ms(long milliseconds) {
 
 /* What a call that may go on behind the scenes comes to. */
 static ncclResult_t settled(ncclComm_t comm, ncclResult_t status) {
-    double end = now_seconds() + 60;
+    double end = ls_now_seconds() + 60;
     MUST(status == ncclSuccess || status == ncclInProgress);
-    while (status == ncclInProgress && now_seconds() < end) {
+    while (status == ncclInProgress && ls_now_seconds() < end) {
         pause_ms(1);
         NCCL(ncclCommGetAsyncError(comm, &status));
     }
@@ -107,14 +102,14 @@ static void waits_for_a_peer_until_aborted(void **state) {
     CUDA(cudaSetDevice(0));
     ncclComm_t comm = begin(2, id, 0, &status);
     assert_int_equal(status, ncclInProgress);
-    double start = now_seconds();
+    double start = ls_now_seconds();
     for (int i = 0; i < 20; i++) {
         pause_ms(5);
         NCCL(ncclCommGetAsyncError(comm, &status));
         assert_int_equal(status, ncclInProgress);
     }
     assert_int_equal(ncclCommAbort(comm), ncclSuccess);
-    assert_true(now_seconds() - start < 30.0);
+    assert_true(ls_now_seconds() - start < 30.0);
 }
 
 static void what_is_not_there_yet_is_refused(void **state) {

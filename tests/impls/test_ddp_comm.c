@@ -7,16 +7,10 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include <time.h>
 
+#include "gpu/base/clock.h"
 #include "impls/ddp_comm.h"
 #include "tests/impls/stderr_capture.h"
-
-static double now_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void a_missing_peer_is_not_waited_for(void **state) {
     (void)state;
@@ -26,13 +20,13 @@ static void a_missing_peer_is_not_waited_for(void **state) {
     stderr_capture capture;
     assert_int_equal(ncclGetUniqueId(&id), ncclSuccess);
     assert_int_equal(cudaSetDevice(0), cudaSuccess);
-    double start = now_seconds();
+    double start = ls_now_seconds();
     assert_int_equal(stderr_capture_begin(&capture), 0);
     ls_rc rc = ls_ddp_comm_open(&rank, id, &comm);
     stderr_capture_end(&capture);
     assert_int_equal(rc, LS_DEVICE_FAILED);
     assert_null(comm);
-    assert_true(now_seconds() - start < 30.0);
+    assert_true(ls_now_seconds() - start < 30.0);
     assert_int_equal(capture.lines, 1);
     assert_non_null(strstr(capture.text, "NCCL: not all of the 2 ranks have met within 0.5 s\n"));
 }

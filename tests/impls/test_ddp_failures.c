@@ -9,8 +9,8 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <sys/socket.h>
-#include <time.h>
 
+#include "gpu/base/clock.h"
 #include "tests/impls/stderr_capture.h"
 #include "tests/impls/training.h"
 
@@ -29,12 +29,6 @@ static int close_data(void **state) {
     (void)state;
     ls_dataset_close(&data);
     return 0;
-}
-
-static double now_seconds(void) {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 /* Two ranks: what they share, and how each ended. */
@@ -79,7 +73,7 @@ static void *run_member(void *argument) {
         return NULL;
     }
     p->rc[m->rank] = run_step(impl, self, BATCH);
-    double start = now_seconds();
+    double start = ls_now_seconds();
     if (p->rc[m->rank] == LS_OK && (m->rank == 0 || p->broken)) {
         p->rc[m->rank] = run_step(impl, self, m->rank == 0 ? BATCH : BATCH + 1);
         if (p->broken && m->rank == 1) {
@@ -87,7 +81,7 @@ static void *run_member(void *argument) {
             self = NULL;
         }
     }
-    p->seconds[m->rank] = now_seconds() - start;
+    p->seconds[m->rank] = ls_now_seconds() - start;
     /* First what was printed is looked at, then closing may add how the failed device refuses to free its memory. */
     (void)ls_thread_group_barrier(p->test, m->rank, 60.0);
     (void)ls_thread_group_barrier(p->test, m->rank, 60.0);

@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "gpu/base/clock.h"
 #include "impls/launch.h"
 #include "impls/options.h"
 #include "tests/impls/fake_rank.h"
@@ -19,12 +20,6 @@
 
 static char self[LS_PATH_SIZE];
 static char folder[] = "/tmp/test-launch-XXXXXX";
-
-static double now_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static size_t entries_of(const char *path) {
     size_t count = 0;
@@ -69,11 +64,11 @@ static void check(const char *impl, const expectation *expected, double limit) {
     ls_outcome outcome = {0};
     stderr_capture errors;
     make_run(&run, impl, expected->mode);
-    double start = now_seconds();
+    double start = ls_now_seconds();
     assert_int_equal(stderr_capture_begin(&errors), 0);
     ls_rc rc = ls_launch(self, &run, &outcome);
     stderr_capture_end(&errors);
-    double seconds = now_seconds() - start;
+    double seconds = ls_now_seconds() - start;
     if (errors.lines != (expected->line != NULL) || rc != expected->rc) {
         print_message("%s %s: exit %d, %zu lines: %s", impl, expected->mode, rc, errors.lines, errors.text);
     }
@@ -199,9 +194,9 @@ static int launcher_main(const char *impl) {
 
 /* Waits until rank 1 of the only run in the folder stands at step 5. */
 static void await_ranks(void) {
-    double end = now_seconds() + 20;
+    double end = ls_now_seconds() + 20;
     for (bool there = false; !there;) {
-        assert_true(now_seconds() < end);
+        assert_true(ls_now_seconds() < end);
         fake_pause();
         DIR *dir = opendir(folder);
         for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
@@ -230,10 +225,10 @@ static void end_launcher(const char *impl, int number) {
         assert_nothing_left(); /* put away before it ended */
         return;
     }
-    double end = now_seconds() + 15;
+    double end = ls_now_seconds() + 15;
     pid_t child;
     while ((child = waitpid(-1, NULL, WNOHANG)) >= 0) { /* adopted orphans */
-        assert_true(now_seconds() < end);
+        assert_true(ls_now_seconds() < end);
         fake_pause();
     }
     assert_nothing_left();
