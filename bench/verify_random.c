@@ -305,14 +305,9 @@ ls_rc ls_verify_random(const char *program, const ls_options *options) {
     if (rc == LS_OK) {
         rc = run_session(s);
         close_session(s);
-        int number = ls_interrupt_signal();
-        ls_interrupt_end();
         rc = rc == LS_OK ? conclude(s) : rc;
-        if (number != 0) {
-            free(s);
-            raise(number);
-            return LS_DEVICE_FAILED;
-        }
+        rc = ls_interrupt_signal() != 0 ? LS_DEVICE_FAILED : rc;
+        ls_interrupt_end();
     }
     free(s);
     return rc;

@@ -58,4 +58,7 @@ void ls_interrupt_end(void) {
     }
     close((int)wake_fd);
     wake_fd = -1;
+    if (came != 0) {
+        raise((int)came);
+    }
 }

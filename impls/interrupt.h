@@ -9,7 +9,7 @@ ls_rc ls_interrupt_begin(void);
 int ls_interrupt_fd(void);
 /* The first signal that came; 0: none. */
 int ls_interrupt_signal(void);
-/* Restores what was before. */
+/* Restores what was before; a signal that has come takes its course now, as if it had never been caught. */
 void ls_interrupt_end(void);
 
 #endif

@@ -192,14 +192,14 @@ ls_rc ls_launch(const char *program, const ls_run *run, ls_outcome *out) {
     if (out->rc == LS_OK) {
         out->rc = launch_in_folder(program, run, impl, out);
     }
-    int number = ls_interrupt_signal();
-    if (number != 0) {
+    bool interrupted = ls_interrupt_signal() != 0;
+    if (interrupted) {
         ls_outcome_release(out);
-        ls_interrupt_end();
-        raise(number); /* the run is put away: now as if it had never been caught */
-        return out->rc = LS_DEVICE_FAILED;
     }
     ls_interrupt_end();
+    if (interrupted) {
+        return out->rc = LS_DEVICE_FAILED;
+    }
     if (out->rc == LS_OK) {
         out->rc = collect(impl->ranks(run->devices), out);
     }
