@@ -40,9 +40,7 @@ static ls_rc measure_base(const char *program, const ls_run *run, const ls_outco
     ls_run base = *run;
     size_t global = 0;
     LS_TRY(ls_run_batches(run, batch, &global));
-    snprintf(base.impl, sizeof base.impl, "single");
-    base.devices = 1;
-    base.nccl_register = false;
+    ls_run_make_single(&base);
     base.ranks = LS_RANKS_PROCESSES;
     base.batch = *batch;
     base.global_batch = 0;

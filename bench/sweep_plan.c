@@ -6,6 +6,7 @@
 
 #include "impls/impl.h"
 #include "impls/launch.h"
+#include "impls/rank.h"
 #include "impls/run_spec.h"
 
 static size_t largest(const size_t *values, size_t count) {
@@ -19,9 +20,7 @@ static size_t largest(const size_t *values, size_t count) {
 /* The point's batch sizes and its base's: the base does with one device what the scaling mode keeps fixed. */
 static void set_batches(const ls_options *options, ls_sweep_point *point) {
     point->base = point->run;
-    snprintf(point->base.impl, sizeof point->base.impl, "single");
-    point->base.devices = 1;
-    point->base.nccl_register = false;
+    ls_run_make_single(&point->base);
     if (strcmp(point->scaling, "strong") == 0) {
         size_t fixed = options->run.global_batch;
         fixed = fixed > 0 ? fixed : options->run.batch * largest(options->devices, options->device_count);

@@ -60,8 +60,7 @@ static ls_rc find_baseline(const ls_options *options, const ls_run *run, size_t 
         }
     }
     ls_verify_point point = {.run = *run, .baseline = plan->count, .asked = asked_for(options, "single")};
-    snprintf(point.run.impl, sizeof point.run.impl, "%s", baseline_impl()->name);
-    point.run.devices = 1;
+    ls_run_make_single(&point.run);
     point.run.batch = global;
     point.run.global_batch = 0;
     point.run.ranks = LS_RANKS_PROCESSES;

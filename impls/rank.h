@@ -31,6 +31,9 @@ ls_sampler ls_run_sampler(const ls_run *run, size_t count, size_t world, size_t 
  * LS_BAD_INPUT. */
 ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *data);
 
+/* Makes of a run one by `single` on one device, without what only ranks that communicate have. Batches stay as they are. */
+void ls_run_make_single(ls_run *run);
+
 /* Samples of a device and of all devices in a full step (from batch and global_batch). */
 ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);
 

@@ -1,6 +1,7 @@
 /* What can be known before any rank starts. */
 #include <errno.h>
 #include <libgen.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,40 @@
 #include "impls/rank.h"
 #include "impls/rank_restore.h"
 #include "reference/dataset.h"
+
+/* What a run may ask of the steps of an implementation: which capability it takes, and in words what is wrong without it. */
+static const struct wish {
+    size_t asked; /* of a bool in ls_run */
+    unsigned capability;
+    const char *refused; /* said of the implementation alone */
+    const char *skipped; /* said before its name, where it is one of many */
+} wishes[] = {
+    {offsetof(ls_run, graph), LS_CAP_GRAPH,
+     "--graph: its steps have a part on the host, which a CUDA graph cannot capture; use single, dp or ddp",
+     "a CUDA graph cannot capture the steps of"},
+    {offsetof(ls_run, nccl_register), LS_CAP_NCCL_REGISTER,
+     "--nccl-register: NCCL does not reduce its gradients; leave it out or use ddp",
+     "NCCL does not reduce the gradients of"},
+};
+
+/* The first that impl cannot grant; NULL: none. */
+static const struct wish *find_refused(const ls_run *run, const ls_impl *impl) {
+    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+        const bool *asked = (const bool *)((const char *)run + wishes[i].asked);
+        if (*asked && (impl->capabilities & wishes[i].capability) == 0) {
+            return &wishes[i];
+        }
+    }
+    return NULL;
+}
+
+bool ls_run_suits(const ls_run *run, const ls_impl *impl, char *why, size_t size) {
+    const struct wish *refused = find_refused(run, impl);
+    if (refused != NULL) {
+        snprintf(why, size, "%s %s", refused->skipped, impl->name);
+    }
+    return refused == NULL;
+}
 
 static ls_rc check_impl(const ls_run *run) {
     const ls_impl *impl = ls_impl_find(run->impl);
@@ -27,15 +62,9 @@ static ls_rc check_impl(const ls_run *run) {
         (impl->capabilities & (LS_CAP_RANK_PROCESSES | LS_CAP_MPIRUN)) != 0) {
         return ls_fail(LS_BAD_INPUT, "%s has no ranks as threads; leave out --ranks threads", impl->name);
     }
-    if (run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
-        return ls_fail(
-            LS_BAD_INPUT,
-            "%s: --graph: its steps have a part on the host, which a CUDA graph cannot capture; use single, dp or ddp",
-            impl->name);
-    }
-    if (run->nccl_register && (impl->capabilities & LS_CAP_NCCL_REGISTER) == 0) {
-        return ls_fail(LS_BAD_INPUT, "%s: --nccl-register: NCCL does not reduce its gradients; leave it out or use ddp",
-                       impl->name);
+    const struct wish *refused = find_refused(run, impl);
+    if (refused != NULL) {
+        return ls_fail(LS_BAD_INPUT, "%s: %s", impl->name, refused->refused);
     }
     if (run->nccl_register && !ls_nccl_register_available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "--nccl-register: %s", why);
@@ -44,19 +73,6 @@ static ls_rc check_impl(const ls_run *run) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);
     }
     return LS_OK;
-}
-
-bool ls_run_suits(const ls_run *run, const ls_impl *impl, char *why, size_t size) {
-    const char *what = NULL;
-    if (run->graph && (impl->capabilities & LS_CAP_GRAPH) == 0) {
-        what = "a CUDA graph cannot capture the steps of";
-    } else if (run->nccl_register && (impl->capabilities & LS_CAP_NCCL_REGISTER) == 0) {
-        what = "NCCL does not reduce the gradients of";
-    }
-    if (what != NULL) {
-        snprintf(why, size, "%s %s", what, impl->name);
-    }
-    return what == NULL;
 }
 
 /* A file that will be written: its folder must be there and writable, and it must not be a folder itself. */

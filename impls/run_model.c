@@ -1,4 +1,5 @@
 /* What follows from a run's options alone. */
+#include <stdio.h>
 #include <string.h>
 
 #include "impls/chunk.h"
@@ -16,6 +17,12 @@ ls_rc ls_run_model(const ls_run *run, ls_model *model, ls_normalize *normalize) 
                        model->input.channels, run->model, normalize->channels);
     }
     return LS_OK;
+}
+
+void ls_run_make_single(ls_run *run) {
+    snprintf(run->impl, sizeof run->impl, "single");
+    run->devices = 1;
+    run->nccl_register = false;
 }
 
 ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global) {

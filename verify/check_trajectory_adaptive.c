@@ -81,8 +81,8 @@ static void rmsprop_element(ls_trajectory *t, size_t i, uncertain d, double lr, 
         double a = t->state[1][i];
         *mean = average_error(o->alpha, *mean, 1 - o->alpha, d, a, p);
         square.error += 2 * fabs(a) * *mean + *mean * *mean + 3 * u * (square.value + a * a);
-        square.value =
-            fmax(0, square.value - a * a); /* as the oracle has it: nearer to any root that a device can take */
+        /* as the oracle has it: nearer to any root that a device can take */
+        square.value = fmax(0, square.value - a * a);
     }
     uncertain root = root_of(square, u);
     uncertain s = {root.value + o->eps, root.error + 2 * u * (root.value + o->eps)};

@@ -137,6 +137,7 @@ ls_rc ls_bytes_open_plain(const char *path, ls_bytes **out) {
     return open_any(path, false, out);
 }
 
+/* to: NULL to read over them. */
 static ls_rc read_plain(ls_bytes *bytes, unsigned char *to, size_t want, size_t *got) {
     while (*got < want) {
         LS_TRY(refill(bytes));
@@ -144,7 +145,9 @@ static ls_rc read_plain(ls_bytes *bytes, unsigned char *to, size_t want, size_t 
         if (take == 0) {
             break;
         }
-        memcpy(to + *got, bytes->z.next_in, take);
+        if (to != NULL) {
+            memcpy(to + *got, bytes->z.next_in, take);
+        }
         bytes->z.next_in += take;
         bytes->z.avail_in -= (uInt)take;
         *got += take;
@@ -226,28 +229,12 @@ static bool map_content(const ls_bytes *bytes, size_t count, ls_content *out) {
     return true;
 }
 
-/* Reads over what has been mapped, so that a place that cannot be read is met here, where there are words for it. */
-static ls_rc read_over(ls_bytes *bytes, size_t count, size_t *got) {
-    *got = 0;
-    while (*got < count) {
-        LS_TRY(refill(bytes));
-        size_t take = bytes->z.avail_in < count - *got ? bytes->z.avail_in : count - *got;
-        if (take == 0) {
-            break;
-        }
-        bytes->z.next_in += take;
-        bytes->z.avail_in -= (uInt)take;
-        *got += take;
-    }
-    bytes->offset += *got;
-    return LS_OK;
-}
-
 ls_rc ls_bytes_take(ls_bytes *bytes, size_t count, const char *what, ls_content *out, size_t *got) {
     *out = (ls_content){0};
     bool whole = bytes->offset <= bytes->file_size && count <= bytes->file_size - bytes->offset;
     if (!bytes->gzip && bytes->fixed && count > 0 && whole && map_content(bytes, count, out)) {
-        return read_over(bytes, count, got);
+        /* a place that cannot be read is met here, where there are words for it */
+        return ls_bytes_read(bytes, NULL, count, got);
     }
     out->data = ls_calloc(count, 1, what);
     return out->data == NULL ? LS_DEVICE_FAILED : ls_bytes_read(bytes, out->data, count, got);

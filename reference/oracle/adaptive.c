@@ -39,8 +39,8 @@ static void rmsprop(const ls_oracle_optimizer *o, size_t count, double *w, const
         double square = state[0][i];
         if (o->centered) {
             state[1][i] = o->alpha * state[1][i] + (1 - o->alpha) * g;
-            square =
-                fmax(0, square - state[1][i] * state[1][i]); /* below zero by what a device lost in its states alone */
+            /* below zero by what a device lost in its states alone */
+            square = fmax(0, square - state[1][i] * state[1][i]);
         }
         state[2][i] = o->momentum * state[2][i] + g / (sqrt(square) + o->eps);
         w[i] -= lr * state[2][i];
