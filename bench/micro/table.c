@@ -88,6 +88,7 @@ static void print_head(const table *t) {
            "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
     printf("#%11s  %12s  %8s  %6s  %6s  %8s  %6s  %6s %6s  %8s  %6s  %6s %6s\n", "(B)", "(elements)", "", "", "",
            "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+    fflush(stdout); /* the first row may take long */
 }
 
 /* Digits as nccl-tests chooses them. */

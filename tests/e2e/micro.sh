@@ -70,13 +70,9 @@ expect_error 2 'root|-r 2' "$LOCKSTEP" micro --broadcast -r 2
 # A rank that dies ends the measurement, named by one line.
 "$LOCKSTEP" micro --allreduce --ranks processes -b 1M -e 1M -n 1000000 >"$work/out" 2>"$work/err" &
 pid=$!
-victim=
-for _ in $(seq 100); do
-  victim=$(pgrep -P $pid -f 'micro-rank .* processes 1 ' || true)
-  [ -z "$victim" ] || ! grep -q 'in-place' "$work/out" || break
-  sleep 0.05
-done
-[ -n "$victim" ] || fail "no rank 1 among the children of $pid"
+measures() { grep -q 'in-place' "$work/out" && pgrep -P $pid -f 'micro-rank .* processes 1 ' >/dev/null; }
+await 60 measures || fail "no rank 1 among the children of $pid: $(cat "$work/out" "$work/err")"
+victim=$(pgrep -P $pid -f 'micro-rank .* processes 1 ')
 kill -KILL "$victim"
 code=0
 wait $pid || code=$?
