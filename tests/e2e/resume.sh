@@ -46,12 +46,7 @@ done
 rm "$work/c.safetensors"
 "$LOCKSTEP" train --impl ddp --devices 2 $run --epochs 100000 --checkpoint "$work/c.safetensors" >"$work/killed.out" 2>&1 &
 pid=$!
-for _ in $(seq 600); do
-  if [ -s "$work/c.safetensors" ]; then
-    break
-  fi
-  sleep 0.1
-done
+await 60 test -s "$work/c.safetensors" || fail "no checkpoint: $(cat "$work/killed.out")"
 kill -KILL $pid 2>/dev/null || fail "ended before it was killed: $(cat "$work/killed.out")"
 wait $pid 2>/dev/null || true
 expect_exit 0 "$LOCKSTEP" eval --load "$work/c.safetensors" --data synthetic:600
