@@ -4,8 +4,9 @@
  * allreduce, buckets strictly in index order, while backward goes on.
  *
  * Two streams: the replica's (compute) and the communication stream. A bucket's allreduce waits for the event after its last
- * gradient; the update waits for the last allreduce. The next step's backward follows the update on the compute stream,
- * so no gradient is overwritten while it is being reduced. */
+ * gradient. The last allreduce of a step has no backward left to hide under: it goes on the compute stream, behind the others,
+ * and spares what it costs to hand over to a stream and back. The update and the next step's backward follow it there, so no
+ * gradient is overwritten while it is being reduced. */
 #include <stdlib.h>
 
 #include "gpu/kernels/kernels.h"
@@ -38,12 +39,13 @@ typedef struct ddp {
     ls_step_graph graph;
     bool failed;
     ls_bucket_plan plan;
-    cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
-    size_t missing[LS_MODEL_MAX_PARAMS];    /* [plan.count]: gradients of the bucket still to come in this step */
-    size_t next;                            /* the first bucket not yet reduced in this step */
-    bool reverse;                           /* none is reduced before backward has ended, and the last is the first */
-    cudaEvent_t reduced;                    /* on communication: the last bucket is reduced */
-    double *sums;                           /* device buffer of ls_impl.sum */
+    cudaEvent_t
+        ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete; not the last's */
+    size_t missing[LS_MODEL_MAX_PARAMS]; /* [plan.count]: gradients of the bucket still to come in this step */
+    size_t next;                         /* the first bucket not yet reduced in this step */
+    bool reverse;                        /* none is reduced before backward has ended, and the last is the first */
+    cudaEvent_t reduced;                 /* on communication: all buckets but the last are reduced */
+    double *sums;                        /* device buffer of ls_impl.sum */
     size_t sums_capacity;
 } ddp;
 
@@ -199,7 +201,7 @@ static ls_rc enqueued(ddp *d, cudaStream_t stream) {
     return d->graph.capturing ? LS_OK : ls_ddp_watch_enqueued(&d->watch, stream);
 }
 
-static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads) {
+static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads, cudaStream_t stream) {
     size_t count = bucket->count;
     ncclDataType_t type = ls_dtype_nccl(d->dtype);
     bool last_rank = d->rank.rank == d->rank.world - 1;
@@ -210,41 +212,57 @@ static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads) {
         type = ncclInt32;
     }
     LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc = ls_ddp_watch_check(&d->watch,
-                                  ncclAllReduce(grads, grads, count, type, ncclSum, d->watch.comm, d->communication),
+    ls_rc rc = ls_ddp_watch_check(&d->watch, ncclAllReduce(grads, grads, count, type, ncclSum, d->watch.comm, stream),
                                   "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     return rc;
 }
 
-/* Enqueues the reduction of a bucket whose gradients have all been enqueued. */
-static ls_rc reduce_bucket(ddp *d, size_t index) {
+/* Orders a reduction on the communication stream behind the gradients of its bucket. */
+static ls_rc fork(ddp *d, size_t index) {
+    LS_CUDA(cudaEventRecord(d->ready[index], d->compute));
+    LS_CUDA(cudaStreamWaitEvent(d->communication, d->ready[index], 0));
+    return LS_OK;
+}
+
+/* Orders the last reduction, and so the update, behind all others. */
+static ls_rc join(ddp *d) {
+    LS_RANGE("join");
+    LS_CUDA(cudaEventRecord(d->reduced, d->communication));
+    LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
+    return LS_OK;
+}
+
+/* Enqueues the reduction of a bucket whose gradients have all been enqueued. last: the others have been before it. */
+static ls_rc reduce_bucket(ddp *d, size_t index, bool last) {
     LS_RANGE_NUMBERED("bucket", index);
     const ls_bucket *bucket = &d->plan.buckets[index];
     void *flat = ls_replica_grads(d->replica);
     char *grads = (char *)flat + bucket->offset * ls_dtype_size(d->dtype);
+    cudaStream_t stream = last ? d->compute : d->communication;
     ls_mutant_place place = {.model = d->model,
                              .dtype = d->dtype,
                              .plan = &d->plan,
                              .step = ls_replica_step(d->replica) - 1,
-                             .stream = d->communication,
+                             .stream = stream,
                              .last = d->rank.rank == d->rank.world - 1};
+    if (!last) {
+        LS_TRY(fork(d, index));
+    } else {
+        /* Before it waits for the others: a reduction that backward does not hide can then never seem to overlap. */
+        LS_TRY(ls_ddp_overlap_backward(&d->overlap, d->compute));
+        LS_TRY(d->plan.count > 1 ? join(d) : LS_OK);
+    }
     if (LS_MUTANT(last_bucket_skipped) && index == d->plan.count - 1) {
         return LS_OK;
     }
-    if (index == d->plan.count - 1) {
-        /* Before the event that the last bucket waits for: its reduction can then never seem to overlap. */
-        LS_TRY(ls_ddp_overlap_backward(&d->overlap, d->compute));
-    }
-    LS_CUDA(cudaEventRecord(d->ready[index], d->compute));
-    LS_CUDA(cudaStreamWaitEvent(d->communication, d->ready[index], 0));
     LS_TRY(ls_mutant_term(&place, bucket->offset, bucket->count, flat));
     /* Multiplied by the reciprocal before the sum, not divided after it, as PyTorch's reducer does. */
-    LS_CUDA(ls_kernel_scale(d->communication, d->dtype, bucket->count, ls_setup_share(d->rank.world), grads));
+    LS_CUDA(ls_kernel_scale(stream, d->dtype, bucket->count, ls_setup_share(d->rank.world), grads));
     if (index == 0) {
-        LS_TRY(ls_ddp_overlap_reduction(&d->overlap, d->communication));
+        LS_TRY(ls_ddp_overlap_reduction(&d->overlap, stream));
     }
-    LS_TRY(allreduce(d, bucket, grads));
+    LS_TRY(allreduce(d, bucket, grads, stream));
     d->counters.allreduces++;
     d->counters.allreduce_bytes += bucket->count * ls_dtype_size(d->dtype);
     LS_TRY(ls_protocol_allreduce(&d->protocol, d->dtype, bucket->count));
@@ -265,23 +283,15 @@ static ls_rc grad_ready(void *self, size_t position) {
             d->next + 2 >= d->plan.count) {
             size_t swapped = d->next++; /* the last two, once both are ready */
             if (swapped == d->plan.count - 1) {
-                LS_TRY(reduce_bucket(d, swapped));
-                LS_TRY(reduce_bucket(d, swapped - 1));
+                LS_TRY(reduce_bucket(d, swapped, false));
+                LS_TRY(reduce_bucket(d, swapped - 1, true));
             }
             continue;
         }
-        LS_TRY(reduce_bucket(d, d->next));
+        LS_TRY(reduce_bucket(d, d->next, d->next == d->plan.count - 1));
         d->next++;
     }
     return LS_OK;
-}
-
-/* The update waits for the last reduction. */
-static ls_rc join(ddp *d) {
-    LS_RANGE("join");
-    LS_CUDA(cudaEventRecord(d->reduced, d->communication));
-    LS_CUDA(cudaStreamWaitEvent(d->compute, d->reduced, 0));
-    return enqueued(d, d->communication);
 }
 
 static ls_rc backward(ddp *d) {
@@ -295,7 +305,7 @@ static ls_rc backward(ddp *d) {
     }
     LS_TRY(ls_replica_backward(d->replica, &hooks));
     while (d->reverse && d->next < d->plan.count && d->missing[d->plan.count - 1 - d->next] == 0) {
-        LS_TRY(reduce_bucket(d, d->plan.count - 1 - d->next));
+        LS_TRY(reduce_bucket(d, d->plan.count - 1 - d->next, d->next == d->plan.count - 1));
         d->next++;
     }
     if (d->next != d->plan.count) {
@@ -303,12 +313,12 @@ static ls_rc backward(ddp *d) {
                        d->next, d->plan.count, d->missing[d->next]);
     }
     ls_ddp_overlap_end(&d->overlap);
-    return join(d);
+    return enqueued(d, d->compute);
 }
 
 /* Rank 0's buffers to all at the start of every forward pass after the first, as DDP does with broadcast_buffers: a rank
  * keeps what its own samples add to them until the next step. On the compute stream, in order with this step's allreduces,
- * which wait for gradients, and the last one's, which the update has waited for. */
+ * which wait for gradients, and the last step's, which the update has waited for. */
 static ls_rc broadcast_buffers(void *self) {
     ddp *d = self;
     if (d->model->buffer_tensors == 0 || ls_replica_step(d->replica) == 0 || LS_MUTANT(buffers_not_broadcast)) {
@@ -414,18 +424,18 @@ static ls_rc sum_on_device(ddp *d, double *values, size_t count) {
         LS_CUDA(cudaMalloc((void **)&d->sums, count * sizeof *d->sums));
         d->sums_capacity = count;
     }
-    LS_CUDA(cudaMemcpyAsync(d->sums, values, count * sizeof *values, cudaMemcpyHostToDevice, d->communication));
+    LS_CUDA(cudaMemcpyAsync(d->sums, values, count * sizeof *values, cudaMemcpyHostToDevice, d->compute));
     LS_TRY(ls_ddp_watch_begin(&d->watch));
     ls_rc rc = ls_ddp_watch_check(
-        &d->watch, ncclAllReduce(d->sums, d->sums, count, ncclFloat64, ncclSum, d->watch.comm, d->communication),
+        &d->watch, ncclAllReduce(d->sums, d->sums, count, ncclFloat64, ncclSum, d->watch.comm, d->compute),
         "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     LS_TRY(rc);
     LS_TRY(ls_protocol_allreduce(&d->protocol, LS_FLOAT64, count));
-    LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->communication));
-    LS_TRY(ls_ddp_watch_wait(&d->watch, d->communication));
-    LS_CUDA(cudaMemcpyAsync(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost, d->communication));
-    LS_CUDA(cudaStreamSynchronize(d->communication));
+    LS_TRY(ls_ddp_watch_enqueued(&d->watch, d->compute));
+    LS_TRY(ls_ddp_watch_wait(&d->watch, d->compute));
+    LS_CUDA(cudaMemcpyAsync(values, d->sums, count * sizeof *values, cudaMemcpyDeviceToHost, d->compute));
+    LS_CUDA(cudaStreamSynchronize(d->compute));
     return LS_OK;
 }
 

@@ -79,16 +79,18 @@ static inline void trace_check(const trace *t) {
     assert_int_equal(t->lowest, 0);
 }
 
-/* "bucket 0()bucket 1()..." for the buckets of a plan, with the given words; the text stays until the next call. */
-static inline const char *trace_buckets(const ls_run *run, const ls_model *model, const char *name,
-                                        const char *inside) {
+/* "bucket 0()bucket 1()..." for the buckets of a plan, with the given words, of the last its own inside; the text stays until
+ * the next call. */
+static inline const char *trace_buckets(const ls_run *run, const ls_model *model, const char *name, const char *inside,
+                                        const char *last_inside) {
     static char text[TRACE_TEXT];
     ls_bucket_plan plan;
     size_t used = 0;
     ls_bucket_plan_make(model, run->dtype, run->bucket_bytes, &plan);
     assert_true(plan.count > 1);
     for (size_t i = 0; i < plan.count; i++) {
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s %zu(%s)", name, i, inside);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s %zu(%s)", name, i,
+                                 i + 1 < plan.count ? inside : last_inside);
     }
     return text;
 }

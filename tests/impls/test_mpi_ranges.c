@@ -32,9 +32,9 @@ static void test_step(void **state) {
     training_run(&run, "mpi", 1, LS_FLOAT32);
     run.bucket_bytes = 2048; /* more than one bucket */
     size_t used = (size_t)snprintf(expected, sizeof expected, "step 0(input()scale()forward()loss()backward(%s)",
-                                   trace_buckets(&run, &model, "bucket", ""));
+                                   trace_buckets(&run, &model, "bucket", "", ""));
     (void)snprintf(expected + used, sizeof expected - used, "%supdate())wait()",
-                   trace_buckets(&run, &model, "reduce", "wait()"));
+                   trace_buckets(&run, &model, "reduce", "wait()", "wait()"));
     assert_int_equal(ls_dataset_open("synthetic:64", LS_SPLIT_TRAIN, &data), LS_OK);
     assert_int_equal(impl->open(&run, &rank, &model, BATCH, &self), LS_OK);
     vgpu_ranges_listen(trace_listen);

@@ -93,13 +93,13 @@ static void test_ddp(void **state) {
     char expected[TRACE_TEXT];
     run_of(&run, "ddp", 1);
     trace_steps(&run, 1, &t);
-    (void)snprintf(expected, sizeof expected, "step 0(input()scale()forward()loss()backward(%s)join()update())wait()",
-                   trace_buckets(&run, &model, "bucket", ""));
+    (void)snprintf(expected, sizeof expected, "step 0(input()scale()forward()loss()backward(%s)update())wait()",
+                   trace_buckets(&run, &model, "bucket", "", "join()"));
     assert_string_equal(t.text, expected);
     run.reverse_buckets = true; /* reduced after backward */
     trace_steps(&run, 1, &t);
     assert_non_null(strstr(t.text, "backward()bucket "));
-    assert_non_null(strstr(t.text, "bucket 1()bucket 0()join()update())"));
+    assert_non_null(strstr(t.text, "bucket 1()bucket 0(join())update())"));
 }
 
 /* Two ranks as threads: each has the ranges of its own step. */
@@ -140,8 +140,8 @@ static void test_threads(void **state) {
         assert_int_equal(pthread_create(&threads[r], NULL, run_member, &members[r]), 0);
     }
     run_of(&run, "ddp", 2);
-    (void)snprintf(expected, sizeof expected, "step 0(input()scale()forward()loss()backward(%s)join()update())",
-                   trace_buckets(&run, &model, "bucket", ""));
+    (void)snprintf(expected, sizeof expected, "step 0(input()scale()forward()loss()backward(%s)update())",
+                   trace_buckets(&run, &model, "bucket", "", "join()"));
     for (size_t r = 0; r < 2; r++) {
         assert_int_equal(pthread_join(threads[r], NULL), 0);
         assert_int_equal(members[r].rc, LS_OK);
