@@ -32,7 +32,7 @@ endif()
 set_source_files_properties(vgpu/math/direct.c PROPERTIES COMPILE_OPTIONS "${direct_options}")
 set(direct_objects "")
 lockstep_direct(direct_objects direct_baseline baseline)
-# Under a sanitizer the same loops once: they take it longest to compile.
+# Under a sanitizer the same loops once, and each kernel: they take it longest to compile.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$" AND NOT LOCKSTEP_SANITIZE)
   set_source_files_properties(vgpu/math/isa.c PROPERTIES COMPILE_DEFINITIONS DIRECT_X86)
   lockstep_direct(direct_objects direct_avx2 AVX2 -mavx2 -mfma)
@@ -41,6 +41,9 @@ endif()
 
 add_library(lockstep_gpu STATIC ${gpu_sources} ${kernel_sources} ${platform_sources} ${math_sources} ${direct_objects})
 set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++;${kernel_level};-fno-trapping-math")
+if(LOCKSTEP_SANITIZE)
+  set_source_files_properties(${kernel_sources} PROPERTIES COMPILE_DEFINITIONS LS_ONE_ISA)
+endif()
 target_include_directories(lockstep_gpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/vgpu/include)
 target_link_libraries(lockstep_gpu PUBLIC lockstep_base Threads::Threads m)
 # At -O2 gcc leaves loops of unknown length scalar.

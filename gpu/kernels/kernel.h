@@ -201,7 +201,7 @@ template <typename F> cudaError_t ls_run(void *payload) {
     return cudaSuccess;
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(LS_ONE_ISA)
 template <typename F> __attribute__((target("avx2,fma"))) cudaError_t ls_run_avx2(void *payload) {
     (*static_cast<F *>(payload))();
     return cudaSuccess;
@@ -214,13 +214,13 @@ __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))) cudaError
 }
 #endif
 
-/* Queues a launch for the best instruction set of this processor. The kernels use no fused multiply-add, so every
- * instruction set gives the same bits. */
+/* Queues a launch for the best instruction set of this processor; with LS_ONE_ISA, for the one that every processor has. The
+ * kernels use no fused multiply-add, so every instruction set gives the same bits. */
 template <typename F> cudaError_t ls_submit(cudaStream_t stream, const char *name, const F &launch) {
     static_assert(std::is_trivially_copyable<F>::value && sizeof(F) <= VGPU_PAYLOAD_BYTES,
                   "a launch is copied as bytes");
     vgpu_operation run = ls_run<F>;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(LS_ONE_ISA)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
         __builtin_cpu_supports("avx512vl")) {
         run = ls_run_avx512<F>;
