@@ -15,7 +15,7 @@ enum {
 
 typedef struct ls_ddp_overlap {
     struct {
-        cudaEvent_t reduction; /* communication stream, just before the first allreduce */
+        cudaEvent_t reduction; /* the stream of the first allreduce, just before it */
         cudaEvent_t backward;  /* compute stream, just after backward's last kernel */
         bool recorded;
     } slots[LS_OVERLAP_SLOTS];
