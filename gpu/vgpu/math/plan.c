@@ -81,8 +81,7 @@ static ls_rc plan_forward(const ls_conv_shape *s, size_t element, size_t vector_
                          .tap_step = 1,
                          .out_step = (ptrdiff_t)(s->in_channels * window),
                          .in_step = (ptrdiff_t)window,
-                         .row_step = (ptrdiff_t)s->kernel_width,
-                         .column_step = 1};
+                         .weight_tap_step = 1};
     LS_TRY(gather_alloc(g, element, vector_bytes));
     forward_ranges(s->in_height, g->out_height, s->kernel_height, s->stride, s->padding, g->rows);
     forward_ranges(s->in_width, g->out_width, s->kernel_width, s->stride, s->padding, g->columns);
@@ -103,8 +102,7 @@ static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, size_t 
                          .origin = (ptrdiff_t)(window - 1),
                          .out_step = (ptrdiff_t)window,
                          .in_step = (ptrdiff_t)(s->in_channels * window),
-                         .row_step = -(ptrdiff_t)s->kernel_width,
-                         .column_step = -1};
+                         .weight_tap_step = -1};
     LS_TRY(gather_alloc(g, element, vector_bytes));
     backward_ranges(s->in_height, g->in_height, s->kernel_height, s->stride, s->padding, g->rows);
     backward_ranges(s->in_width, g->in_width, s->kernel_width, s->stride, s->padding, g->columns);
