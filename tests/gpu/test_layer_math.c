@@ -211,10 +211,11 @@ static void for_engines(void (*check)(void)) {
 
 /* channels, height, width, outputs, kernel height and width, stride, padding */
 static const ls_conv_shape odd_shapes[] = {
-    {3, 9, 7, 10, 3, 3, 1, 1},  {10, 8, 11, 3, 3, 3, 2, 1}, {3, 7, 9, 1, 5, 3, 2, 2}, {1, 5, 5, 7, 1, 1, 1, 0},
+    {3, 9, 7, 10, 3, 3, 1, 1},  {10, 8, 11, 3, 3, 3, 2, 1}, {3, 7, 9, 1, 5, 3, 2, 2},  {1, 5, 5, 7, 1, 1, 1, 0},
     {10, 6, 5, 13, 1, 1, 2, 0}, {3, 6, 6, 2, 5, 5, 1, 2},   {2, 4, 3, 5, 1, 1, 1, 1}, /* whole windows in the padding */
     {2, 8, 8, 6, 2, 2, 3, 0},                                                         /* inputs that no window reads */
-    {1, 12, 12, 4, 5, 5, 1, 0}, {4, 3, 3, 1, 3, 3, 1, 0},
+    {1, 12, 12, 4, 5, 5, 1, 0}, {4, 3, 3, 1, 3, 3, 1, 0},   {2, 6, 11, 6, 5, 5, 1, 0}, {2, 5, 8, 6, 4, 4, 1, 1},
+    {1, 8, 9, 5, 7, 7, 1, 3},
 };
 /* Whole blocks of lanes, part of one and more than one. The second engine, and a platform with one lane, where a batch is like
  * another, have those of `few`. */
@@ -238,11 +239,11 @@ static void check_odd_shapes(void) {
     }
 }
 
-/* Large enough that rows are tiled, that sums are kept between tiles, and that they are not. */
+/* Large enough that rows are tiled, that sums are kept between tiles, that they are not, and for chunks of channels. */
 static void check_large_shapes(void) {
     static const ls_conv_shape shapes[] = {
         {1, 28, 28, 10, 5, 5, 1, 0}, {10, 12, 12, 20, 5, 5, 1, 0}, {3, 32, 32, 16, 3, 3, 1, 1},
-        {40, 6, 6, 41, 3, 3, 1, 1},  {40, 7, 7, 41, 3, 3, 2, 0},
+        {40, 6, 6, 41, 3, 3, 1, 1},  {40, 7, 7, 41, 3, 3, 2, 0},   {20, 7, 9, 11, 5, 5, 1, 2},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_layer(&shapes[i], LS_FLOAT32, 18, 0);

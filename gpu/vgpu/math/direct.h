@@ -53,8 +53,9 @@ typedef struct direct_gather {
     direct_range *rows;    /* [out_height] */
     direct_range *columns; /* [out_width] */
     void *packed;          /* [ceil(out_channels/group)][in_channels][tap_rows][tap_columns][group] */
-    /* Where weight (out, in, tap row, tap column) lies: origin + out*out_step + ... */
-    ptrdiff_t origin, out_step, in_step, row_step, column_step;
+    /* Where the weight of an output, an input and a tap lies, whose number is row*tap_columns + column: origin + out*out_step +
+     * in*in_step + tap*weight_tap_step. */
+    ptrdiff_t origin, out_step, in_step, weight_tap_step;
 } direct_gather;
 
 /* Weight gradients are computed for DIRECT_OUTS output channels x DIRECT_TAPS taps together, where a tap is one

@@ -7,8 +7,9 @@
 
 /* What one walk of a correlation may touch and still stay in a first-level cache of 32 KiB, with room for its sums. */
 static const size_t tile_bytes = 28 * 1024;
-/* What outputs read of a chunk of input channels, likewise. */
-static const size_t chunk_bytes = 24 * 1024;
+/* What an output of one block reads of a chunk of input channels, likewise; where registers hold the sums of two pixels of two
+ * blocks, half as many loads go by a multiply-add, and the second-level cache is fast enough for them. */
+static const size_t chunk_bytes = 24 * 1024, wide_chunk_bytes = 64 * 1024;
 /* Sums kept from tile to tile live in the second-level cache beside the tile's planes. */
 static const size_t kept_bytes = 256 * 1024;
 
@@ -46,20 +47,20 @@ size_t direct_group(size_t channels) {
                                                                                             : DIRECT_GROUP_SMALL;
 }
 
-/* Input channels of which what one output reads, and as many columns again, fit the first-level cache, in equal chunks, as few
- * as may be. */
-static size_t choose_chunk(const direct_gather *g, size_t element) {
+/* Input channels of which what one output reads, and as many columns again, fit the cache, in equal chunks, as few as may be. */
+static size_t choose_chunk(const direct_gather *g, size_t element, size_t vector_bytes) {
+    size_t fits = vector_bytes < DIRECT_LANES * sizeof(float) ? chunk_bytes : wide_chunk_bytes;
     size_t rows = g->tap_rows < g->in_height ? g->tap_rows : g->in_height;
     size_t columns = 2 * g->tap_columns < g->in_width ? 2 * g->tap_columns : g->in_width;
     size_t bytes = (rows * columns * DIRECT_LANES + g->tap_rows * g->tap_columns * g->group) * element;
-    size_t most = bytes > 0 && chunk_bytes / bytes > 1 ? chunk_bytes / bytes : 1;
+    size_t most = bytes > 0 && fits / bytes > 1 ? fits / bytes : 1;
     size_t chunks = (g->in_channels + most - 1) / most;
     return chunks > 1 ? (g->in_channels + chunks - 1) / chunks : g->in_channels;
 }
 
-static ls_rc gather_alloc(direct_gather *g, size_t element) {
+static ls_rc gather_alloc(direct_gather *g, size_t element, size_t vector_bytes) {
     g->group = direct_group(g->out_channels);
-    g->chunk = choose_chunk(g, element);
+    g->chunk = choose_chunk(g, element, vector_bytes);
     size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");
@@ -67,7 +68,7 @@ static ls_rc gather_alloc(direct_gather *g, size_t element) {
     return g->rows != NULL && g->columns != NULL && g->packed != NULL ? LS_OK : LS_DEVICE_FAILED;
 }
 
-static ls_rc plan_forward(const ls_conv_shape *s, size_t element, direct_gather *g) {
+static ls_rc plan_forward(const ls_conv_shape *s, size_t element, size_t vector_bytes, direct_gather *g) {
     size_t window = s->kernel_height * s->kernel_width;
     *g = (direct_gather){.in_channels = s->in_channels,
                          .in_height = s->in_height,
@@ -80,15 +81,14 @@ static ls_rc plan_forward(const ls_conv_shape *s, size_t element, direct_gather 
                          .tap_step = 1,
                          .out_step = (ptrdiff_t)(s->in_channels * window),
                          .in_step = (ptrdiff_t)window,
-                         .row_step = (ptrdiff_t)s->kernel_width,
-                         .column_step = 1};
-    LS_TRY(gather_alloc(g, element));
+                         .weight_tap_step = 1};
+    LS_TRY(gather_alloc(g, element, vector_bytes));
     forward_ranges(s->in_height, g->out_height, s->kernel_height, s->stride, s->padding, g->rows);
     forward_ranges(s->in_width, g->out_width, s->kernel_width, s->stride, s->padding, g->columns);
     return LS_OK;
 }
 
-static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, direct_gather *g) {
+static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, size_t vector_bytes, direct_gather *g) {
     size_t window = s->kernel_height * s->kernel_width;
     *g = (direct_gather){.in_channels = s->out_channels,
                          .in_height = ls_conv_out_height(s),
@@ -102,9 +102,8 @@ static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, direct_
                          .origin = (ptrdiff_t)(window - 1),
                          .out_step = (ptrdiff_t)window,
                          .in_step = (ptrdiff_t)(s->in_channels * window),
-                         .row_step = -(ptrdiff_t)s->kernel_width,
-                         .column_step = -1};
-    LS_TRY(gather_alloc(g, element));
+                         .weight_tap_step = -1};
+    LS_TRY(gather_alloc(g, element, vector_bytes));
     backward_ranges(s->in_height, g->in_height, s->kernel_height, s->stride, s->padding, g->rows);
     backward_ranges(s->in_width, g->in_width, s->kernel_width, s->stride, s->padding, g->columns);
     return LS_OK;
@@ -194,9 +193,9 @@ ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dt
                         direct_plans *plans) {
     size_t element = ls_dtype_size(dtype);
     *plans = (direct_plans){.dtype = dtype, .max_batch = max_batch};
-    ls_rc rc = plan_forward(shape, element, &plans->forward);
+    ls_rc rc = plan_forward(shape, element, isa->vector_bytes, &plans->forward);
     if (rc == LS_OK) {
-        rc = plan_backward_input(shape, element, &plans->backward_input);
+        rc = plan_backward_input(shape, element, isa->vector_bytes, &plans->backward_input);
     }
     if (rc == LS_OK) {
         rc = plan_backward_params(shape, element, max_batch, isa->vector_bytes, &plans->backward_params);
