@@ -57,9 +57,11 @@ typedef struct direct_gather {
     ptrdiff_t origin, out_step, in_step, row_step, column_step;
 } direct_gather;
 
-/* Weight gradients are computed for DIRECT_OUTS output channels x DIRECT_TAPS taps together, where a tap is one
- * (input channel, kernel row, kernel column). */
-enum { DIRECT_OUTS = 2, DIRECT_TAPS = 5 };
+/* Weight gradients are computed for some output channels x DIRECT_TAPS taps together, where a tap is one (input channel,
+ * kernel row, kernel column). */
+enum { DIRECT_TAPS = 5 };
+/* Columns of dy that have bias sums of their own, at most. */
+enum { DIRECT_BIAS_COLUMNS = 8 };
 
 typedef struct direct_correlation {
     size_t in_channels, in_height, in_width;
@@ -74,8 +76,8 @@ typedef struct direct_correlation {
     size_t chunk_taps;    /* taps, a multiple of DIRECT_TAPS, whose sums for all outputs are kept from tile to tile */
     size_t padded_blocks; /* 0: no padding, x is read as it is */
     void *padded;         /* [padded_blocks][in_channels][in_height+2p][in_width+2p][16], zero border */
-    void *sums;      /* [out_channels/DIRECT_OUTS][chunk_taps/DIRECT_TAPS][DIRECT_OUTS][DIRECT_TAPS], a vector each */
-    void *bias_sums; /* [out_channels], a vector each */
+    void *sums;      /* [group of outputs][chunk_taps/DIRECT_TAPS][output of the group][DIRECT_TAPS], a vector each */
+    void *bias_sums; /* [out_channels][DIRECT_BIAS_COLUMNS][16] */
 } direct_correlation;
 
 /* C[panel][row][column] = sum over terms of A(row, term) * B[panel][term][column], in the order of the terms. Columns of a
@@ -114,6 +116,7 @@ typedef struct direct_isa {
                        const void *bias, void *c);
     /* x[block][feature][16] -> turned[feature/columns][max_blocks*16 samples][columns], the last columns filled up by 0. */
     void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t columns, const void *x, void *turned);
+    size_t outs; /* output channels whose weight gradients are computed together, at most */
 } direct_isa;
 
 /* The best instruction set of this processor, or the one that LOCKSTEP_VGPU_ISA names (baseline, AVX2, AVX-512); NULL
