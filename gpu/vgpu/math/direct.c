@@ -13,11 +13,12 @@ enum { VECTOR_BYTES = 32 };
 enum { VECTOR_BYTES = 16 };
 #endif
 
-/* Weight gradients are computed for one of these numbers of output channels together: what the registers hold sums for. */
+/* What the registers hold sums for: weight gradients are computed for one of these numbers of output channels together, products
+ * of matrices for as many vectors of columns, or 2, or 1. */
 #if defined(__AVX512F__)
-enum { OUTS_FEW = 2, OUTS_SOME = 4, OUTS_MOST = 5 };
+enum { OUTS_FEW = 2, OUTS_SOME = 4, OUTS_MOST = 5, VECTORS_MOST = 4 };
 #else
-enum { OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW };
+enum { OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW, VECTORS_MOST = 2 };
 #endif
 
 /* Keeps a loaded vector in a register: compilers fold a load into each multiply-add that uses it, and loads are what
@@ -62,6 +63,11 @@ static size_t smaller(size_t a, size_t b) {
 static size_t outs_together(size_t left) {
     const size_t groups = (left + OUTS_MOST - 1) / OUTS_MOST;
     return left > groups * OUTS_SOME ? OUTS_MOST : left > groups * OUTS_FEW ? OUTS_SOME : OUTS_FEW;
+}
+
+/* How many vectors of columns come next where `left` are left. */
+static size_t vectors_together(size_t left) {
+    return left >= VECTORS_MOST ? VECTORS_MOST : left >= 2 ? 2 : 1;
 }
 
 /* Fetches lines that will be read, or written, soon and lie too far from those at hand to be foreseen. */
