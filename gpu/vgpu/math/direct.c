@@ -112,6 +112,7 @@ const direct_isa DIRECT_ISA = {
     .description = "direct, " DIRECT_ISA_NAME,
     .vector_bytes = VECTOR_BYTES,
     .outs = OUTS_MOST,
+    .vectors = VECTORS_MOST,
     .forward = {forward_float, forward_double},
     .backward = {backward_float, backward_double},
     .correlate = {correlate_float, correlate_double},
