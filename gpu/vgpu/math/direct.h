@@ -115,9 +115,10 @@ typedef struct direct_isa {
     /* c = product(a, b) + bias of the row, over at least one term; bias may be NULL. */
     void (*product[2])(const direct_product *plan, size_t panels, size_t terms, const void *a, const void *b,
                        const void *bias, void *c);
-    /* x[block][feature][16] -> turned[feature/columns][max_blocks*16 samples][columns]; columns beyond the last feature are
-     * left alone. */
-    void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t columns, const void *x, void *turned);
+    /* The first `count` features of x[block][features][16] -> turned[feature/columns][max_blocks*16 samples][columns]; columns
+     * beyond the last are left alone. */
+    void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t count, size_t columns, const void *x,
+                    void *turned);
     size_t outs;    /* output channels whose weight gradients are computed together, at most */
     size_t vectors; /* vectors of columns for which a product is computed together, at most */
 } direct_isa;

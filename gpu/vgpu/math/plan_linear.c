@@ -3,8 +3,8 @@
  *   y  = W x:    rows are outputs, terms inputs, columns the samples of a block; W is read where it lies.
  *   dx = W' dy:  rows are inputs, terms outputs, columns the samples of a block; W is packed, a panel at a time, where
  *                its rows lie so that they would not stay in a cache.
- *   dW = dy x':  rows are outputs, terms samples, columns inputs; for these x is turned, so that they lie side by side, and
- *                dy too, so that its rows do. */
+ *   dW = dy x':  rows are outputs, terms samples, columns inputs; for these x is turned, so that they lie side by side, as
+ *                many at a time as are computed together, while they are in a first-level cache; dy too, so that rows do. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,12 +52,11 @@ static size_t term_step(size_t rows, size_t element) {
 }
 
 /* Memory that a layer's gradients go through. */
-static ls_rc allocate(direct_linear *plans, size_t blocks, size_t element) {
+static ls_rc allocate(const direct_isa *isa, direct_linear *plans, size_t blocks, size_t element) {
     size_t columns = plans->rest.columns, samples = blocks * DIRECT_LANES;
-    size_t padded = round_up(plans->in, columns);
     direct_product *dx = &plans->backward_input;
     const bool packs = compete(dx->term_panel, dx->a_term * element);
-    plans->turned = direct_memory(samples * padded, element, "the turned input of a linear layer");
+    plans->turned = direct_memory(samples * isa->vectors, isa->vector_bytes, "the turned input of a linear layer");
     plans->turned_dy = direct_memory(samples * plans->rest.a_term, element, "the turned gradient of a linear layer");
     plans->corner = direct_memory(plans->out * columns, element, "the last columns of a linear layer's gradient");
     if (packs) {
@@ -106,7 +105,7 @@ ls_rc direct_linear_make(const direct_isa *isa, size_t in, size_t out, ls_dtype 
     choose_panels(isa, &plans->backward_params, blocks * DIRECT_LANES, element);
     plans->rest = plans->backward_params;
     plans->rest.c_row = columns;
-    ls_rc rc = allocate(plans, blocks, element);
+    ls_rc rc = allocate(isa, plans, blocks, element);
     if (rc != LS_OK) {
         direct_linear_free(plans);
     }
@@ -131,28 +130,39 @@ void direct_linear_backward_input(const direct_isa *isa, const direct_linear *pl
     isa->product[plans->dtype](&plans->backward_input, blocks, plans->out, weight, dy, NULL, dx);
 }
 
+/* The gradient of the `left` features behind `panels` turned panels; to: at the first panel's first feature. */
+static void last_columns(const direct_isa *isa, const direct_linear *plans, size_t samples, size_t panels, size_t left,
+                         char *to) {
+    const size_t element = ls_dtype_size(plans->dtype), columns = plans->rest.columns;
+    const char *last = (const char *)plans->turned + panels * plans->rest.b_panel * element;
+    isa->product[plans->dtype](&plans->rest, 1, samples, plans->turned_dy, last, NULL, plans->corner);
+    for (size_t row = 0; row < plans->out; row++) {
+        memcpy(to + (row * plans->in + panels * columns) * element,
+               (const char *)plans->corner + row * columns * element, left * element);
+    }
+}
+
 void direct_linear_backward_params(const direct_isa *isa, const direct_linear *plans, size_t blocks, const void *x,
                                    const void *dy, void *dweight, void *dbias) {
-    const size_t element = ls_dtype_size(plans->dtype), columns = plans->rest.columns;
-    const size_t panels = plans->in / columns, left = plans->in % columns, samples = blocks * DIRECT_LANES;
-    const size_t max_blocks = plans->rest.b_panel / columns / DIRECT_LANES;
+    const size_t element = ls_dtype_size(plans->dtype), columns = plans->rest.columns, in = plans->in;
+    const size_t samples = blocks * DIRECT_LANES, max_blocks = plans->rest.b_panel / columns / DIRECT_LANES;
+    const size_t together = isa->vectors * isa->vector_bytes / element;
     if (dbias != NULL) {
         isa->row_sums[plans->dtype](blocks, plans->out, dy, dbias);
     }
     if (blocks == 0) {
-        memset(dweight, 0, plans->out * plans->in * element);
+        memset(dweight, 0, plans->out * in * element);
         return;
     }
-    isa->turn[plans->dtype](blocks, max_blocks, plans->in, columns, x, plans->turned);
-    isa->turn[plans->dtype](blocks, max_blocks, plans->out, plans->rest.a_term, dy, plans->turned_dy);
-    isa->product[plans->dtype](&plans->backward_params, panels, samples, plans->turned_dy, plans->turned, NULL,
-                               dweight);
-    if (left > 0) {
-        const char *last = (const char *)plans->turned + panels * plans->rest.b_panel * element;
-        isa->product[plans->dtype](&plans->rest, 1, samples, plans->turned_dy, last, NULL, plans->corner);
-        for (size_t row = 0; row < plans->out; row++) {
-            memcpy((char *)dweight + (row * plans->in + panels * columns) * element,
-                   (const char *)plans->corner + row * columns * element, left * element);
+    isa->turn[plans->dtype](blocks, max_blocks, plans->out, plans->out, plans->rest.a_term, dy, plans->turned_dy);
+    for (size_t first = 0; first < in; first += together) {
+        const size_t count = in - first < together ? in - first : together, panels = count / columns;
+        const char *from = (const char *)x + first * DIRECT_LANES * element;
+        char *to = (char *)dweight + first * element;
+        isa->turn[plans->dtype](blocks, max_blocks, in, count, columns, from, plans->turned);
+        isa->product[plans->dtype](&plans->backward_params, panels, samples, plans->turned_dy, plans->turned, NULL, to);
+        if (count % columns > 0) {
+            last_columns(isa, plans, samples, panels, count % columns, to);
         }
     }
 }
