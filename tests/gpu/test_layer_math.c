@@ -264,9 +264,12 @@ static void check_linear(void) {
     }
 }
 
-/* Large enough for several panels of terms and of rows in each pass. */
+/* Large enough for several panels of terms and of rows in each pass; weights whose rows compete for a cache's places; groups of
+ * blocks that are full and not. */
 static void check_linear_panels(void) {
-    static const struct { size_t in, out, batch; } cases[] = {{900, 130, 18}, {130, 900, 18}, {3, 2, 401}};
+    static const struct {
+        size_t in, out, batch;
+    } cases[] = {{1100, 130, 66}, {130, 900, 18}, {1024, 40, 50}, {3, 2, 401}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ls_conv_shape s = {cases[i].in, 1, 1, cases[i].out, 1, 1, 1, 0};
         check_layer(&s, LS_FLOAT32, cases[i].batch, 1);

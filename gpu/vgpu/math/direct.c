@@ -13,12 +13,24 @@ enum { VECTOR_BYTES = 32 };
 enum { VECTOR_BYTES = 16 };
 #endif
 
+/* What the registers hold sums for: weight gradients are computed for one of these numbers of output channels together, products
+ * of matrices for as many vectors of columns, or 2, or 1. */
+#if defined(__AVX512F__)
+enum { OUTS_FEW = 2, OUTS_SOME = 4, OUTS_MOST = 5, VECTORS_MOST = 4 };
+#else
+enum { OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW, VECTORS_MOST = 2 };
+#endif
+
 /* Keeps a loaded vector in a register: compilers fold a load into each multiply-add that uses it, and loads are what
  * limits loops that use a value twice. */
 #if defined(__x86_64__)
 #define IN_REGISTER(value) __asm__("" : "+v"(value))
+/* No load from here on begins before these sums are made: clang would load all that a step of a loop reads, and run out of
+ * registers. */
+#define THEN_LOAD(a, b, c, d, e) __asm__ volatile("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e) : : "memory")
 #else
-#define IN_REGISTER(value) ((void)0)
+#define IN_REGISTER(value)       ((void)0)
+#define THEN_LOAD(a, b, c, d, e) ((void)0)
 #endif
 
 #define PRAGMA(text) _Pragma(#text)
@@ -45,6 +57,17 @@ enum { VECTOR_BYTES = 16 };
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
+}
+
+/* How many output channels come next where `left` are left: in as few groups as may be, of like size. */
+static size_t outs_together(size_t left) {
+    const size_t groups = (left + OUTS_MOST - 1) / OUTS_MOST;
+    return left > groups * OUTS_SOME ? OUTS_MOST : left > groups * OUTS_FEW ? OUTS_SOME : OUTS_FEW;
+}
+
+/* How many vectors of columns come next where `left` are left. */
+static size_t vectors_together(size_t left) {
+    return left >= VECTORS_MOST ? VECTORS_MOST : left >= 2 ? 2 : 1;
 }
 
 /* Fetches lines that will be read, or written, soon and lie too far from those at hand to be foreseen. */
@@ -88,6 +111,8 @@ const direct_isa DIRECT_ISA = {
     .name = DIRECT_ISA_NAME,
     .description = "direct, " DIRECT_ISA_NAME,
     .vector_bytes = VECTOR_BYTES,
+    .outs = OUTS_MOST,
+    .vectors = VECTORS_MOST,
     .forward = {forward_float, forward_double},
     .backward = {backward_float, backward_double},
     .correlate = {correlate_float, correlate_double},

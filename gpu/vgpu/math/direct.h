@@ -58,9 +58,11 @@ typedef struct direct_gather {
     ptrdiff_t origin, out_step, in_step, weight_tap_step;
 } direct_gather;
 
-/* Weight gradients are computed for DIRECT_OUTS output channels x DIRECT_TAPS taps together, where a tap is one
- * (input channel, kernel row, kernel column). */
-enum { DIRECT_OUTS = 2, DIRECT_TAPS = 5 };
+/* Weight gradients are computed for some output channels x DIRECT_TAPS taps together, where a tap is one (input channel,
+ * kernel row, kernel column). */
+enum { DIRECT_TAPS = 5 };
+/* Columns of dy that have bias sums of their own, at most. */
+enum { DIRECT_BIAS_COLUMNS = 8 };
 
 typedef struct direct_correlation {
     size_t in_channels, in_height, in_width;
@@ -75,8 +77,8 @@ typedef struct direct_correlation {
     size_t chunk_taps;    /* taps, a multiple of DIRECT_TAPS, whose sums for all outputs are kept from tile to tile */
     size_t padded_blocks; /* 0: no padding, x is read as it is */
     void *padded;         /* [padded_blocks][in_channels][in_height+2p][in_width+2p][16], zero border */
-    void *sums;      /* [out_channels/DIRECT_OUTS][chunk_taps/DIRECT_TAPS][DIRECT_OUTS][DIRECT_TAPS], a vector each */
-    void *bias_sums; /* [out_channels], a vector each */
+    void *sums;      /* [group of outputs][chunk_taps/DIRECT_TAPS][output of the group][DIRECT_TAPS], a vector each */
+    void *bias_sums; /* [out_channels][DIRECT_BIAS_COLUMNS][16] */
 } direct_correlation;
 
 /* C[panel][row][column] = sum over terms of A(row, term) * B[panel][term][column], in the order of the terms. Columns of a
@@ -84,14 +86,15 @@ typedef struct direct_correlation {
 typedef struct direct_product {
     size_t rows, columns; /* columns of a panel: 16, or two vectors */
     size_t group;         /* rows computed together, 4 or 5 */
-    /* A: from a group of rows to the next, from a row and from a term. Terms lie side by side (a_term 1), or the rows of a group
-     * do and its terms behind one another (1, group), or they get packed so. */
-    size_t a_group, a_row, a_term;
+    /* A: from a row to the next and from a term. Terms lie side by side (a_term 1), or rows do (a_row 1). */
+    size_t a_row, a_term;
     size_t b_panel, b_term;
     size_t c_panel, c_row;
     size_t row_panel, term_panel; /* what is walked while it lies in a cache */
-    /* [row_panel/group][term_panel][group]: A's part of both, in the order of its use; NULL: A is read where it lies. */
+    /* [term_panel][packed_term]: A's part of both, whose rows lie side by side, so that it takes few lines that lie close
+     * together; NULL: A is read where it lies. */
     void *packed;
+    size_t packed_term;
 } direct_product;
 
 /* The functions of one instruction set, [LS_FLOAT32] and [LS_FLOAT64]. Every sum has a fixed order. */
@@ -113,8 +116,12 @@ typedef struct direct_isa {
     /* c = product(a, b) + bias of the row, over at least one term; bias may be NULL. */
     void (*product[2])(const direct_product *plan, size_t panels, size_t terms, const void *a, const void *b,
                        const void *bias, void *c);
-    /* x[block][feature][16] -> turned[feature/columns][max_blocks*16 samples][columns], the last columns filled up by 0. */
-    void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t columns, const void *x, void *turned);
+    /* The first `count` features of x[block][features][16] -> turned[feature/columns][max_blocks*16 samples][columns]; columns
+     * beyond the last are left alone. */
+    void (*turn[2])(size_t blocks, size_t max_blocks, size_t features, size_t count, size_t columns, const void *x,
+                    void *turned);
+    size_t outs;    /* output channels whose weight gradients are computed together, at most */
+    size_t vectors; /* vectors of columns for which a product is computed together, at most */
 } direct_isa;
 
 /* The best instruction set of this processor, or the one that LOCKSTEP_VGPU_ISA names (baseline, AVX2, AVX-512); NULL

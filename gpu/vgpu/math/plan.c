@@ -6,12 +6,15 @@
 #include "gpu/vgpu/math/plan.h"
 
 /* What one walk of a correlation may touch and still stay in a first-level cache of 32 KiB, with room for its sums. */
-static const size_t tile_bytes = 28 * 1024;
-/* What an output of one block reads of a chunk of input channels, likewise; where registers hold the sums of two pixels of two
- * blocks, half as many loads go by a multiply-add, and the second-level cache is fast enough for them. */
+static const size_t tile_bytes = 30 * 1024;
+/* The same of several small images where a walk keeps many sums: reading and storing those costs more than a second-level cache,
+ * of which a multiply-add needs less than with few sums. */
+static const size_t far_tile_bytes = 64 * 1024;
+/* What an output of one block reads of a chunk of input channels, in the first-level cache; where registers hold the sums of two
+ * pixels of two blocks, half as many loads go by a multiply-add, and the second-level cache is fast enough for them. */
 static const size_t chunk_bytes = 24 * 1024, wide_chunk_bytes = 64 * 1024;
-/* Sums kept from tile to tile live in the second-level cache beside the tile's planes. */
-static const size_t kept_bytes = 256 * 1024;
+/* Sums, a vector each, that are kept from tile to tile in the second-level cache, beside the tile's planes. */
+static const size_t kept_sums = 8192;
 
 static size_t round_up(size_t value, size_t unit) {
     return (value + unit - 1) / unit * unit;
@@ -110,33 +113,32 @@ static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, size_t 
 }
 
 /* Bytes that a walk over `rows` output rows of one block touches. */
-static size_t walk_bytes(const ls_conv_shape *s, size_t rows, size_t element) {
+static size_t walk_bytes(const ls_conv_shape *s, size_t rows, size_t outs, size_t element) {
     size_t x_rows = (rows - 1) * s->stride + s->kernel_height;
-    return (x_rows * (s->in_width + 2 * s->padding) + DIRECT_OUTS * rows * ls_conv_out_width(s)) * DIRECT_LANES *
-           element;
+    return (x_rows * (s->in_width + 2 * s->padding) + outs * rows * ls_conv_out_width(s)) * DIRECT_LANES * element;
 }
 
 /* Tiles that fit the first-level cache: several blocks where an image is small, some rows where it is large. */
-static void choose_tiles(const ls_conv_shape *s, size_t element, size_t vector_bytes, direct_correlation *c) {
+static void choose_tiles(const direct_isa *isa, const ls_conv_shape *s, size_t element, direct_correlation *c) {
     c->tile_rows = c->out_height > 1 ? c->out_height : 1;
-    while (c->tile_rows > 1 && walk_bytes(s, c->tile_rows, element) > tile_bytes) {
+    while (c->tile_rows > 1 && walk_bytes(s, c->tile_rows, isa->outs, element) > tile_bytes) {
         c->tile_rows--;
     }
     c->tile_blocks = 1;
     if (c->tile_rows == c->out_height && s->padding == 0) {
-        size_t walk = walk_bytes(s, c->tile_rows, element);
-        c->tile_blocks = walk > 0 && tile_bytes / walk > 1 ? tile_bytes / walk : 1;
+        size_t walk = walk_bytes(s, c->tile_rows, isa->outs, element);
+        size_t most = isa->outs > 2 ? far_tile_bytes : tile_bytes;
+        c->tile_blocks = walk > 0 && most / walk > 1 ? most / walk : 1;
     }
     size_t dy_bytes = c->out_channels * c->tile_blocks * c->tile_rows * c->out_width * DIRECT_LANES * element;
     c->outs_inner = dy_bytes <= tile_bytes / 2;
     size_t taps = round_up(c->taps, DIRECT_TAPS);
-    size_t tap_bytes = round_up(c->out_channels, DIRECT_OUTS) * vector_bytes;
-    size_t most = kept_bytes / tap_bytes / DIRECT_TAPS * DIRECT_TAPS;
+    size_t most = kept_sums / round_up(c->out_channels, isa->outs) / DIRECT_TAPS * DIRECT_TAPS;
     size_t chunks = most > 0 ? round_up(taps, most) / most : taps / DIRECT_TAPS;
     c->chunk_taps = round_up((taps + chunks - 1) / chunks, DIRECT_TAPS);
 }
 
-static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t max_batch, size_t vector_bytes,
+static ls_rc plan_backward_params(const direct_isa *isa, const ls_conv_shape *s, size_t element, size_t max_batch,
                                   direct_correlation *c) {
     *c = (direct_correlation){.in_channels = s->in_channels,
                               .in_height = s->in_height,
@@ -151,11 +153,12 @@ static ls_rc plan_backward_params(const ls_conv_shape *s, size_t element, size_t
     size_t taps = round_up(c->taps, DIRECT_TAPS);
     size_t height = s->in_height + 2 * s->padding;
     size_t width = s->in_width + 2 * s->padding;
-    choose_tiles(s, element, vector_bytes, c);
+    choose_tiles(isa, s, element, c);
     c->tap_offset = ls_calloc(taps, sizeof *c->tap_offset, "taps of a convolution");
-    c->sums = direct_memory(round_up(c->out_channels, DIRECT_OUTS) * c->chunk_taps, vector_bytes,
+    c->sums = direct_memory(round_up(c->out_channels, isa->outs) * c->chunk_taps, isa->vector_bytes,
                             "sums of a weight gradient");
-    c->bias_sums = direct_memory(c->out_channels, 2 * DIRECT_LANES * element, "sums of a bias gradient");
+    c->bias_sums =
+        direct_memory(c->out_channels, DIRECT_BIAS_COLUMNS * DIRECT_LANES * element, "sums of a bias gradient");
     if (c->tap_offset == NULL || c->sums == NULL || c->bias_sums == NULL) {
         return LS_DEVICE_FAILED;
     }
@@ -198,7 +201,7 @@ ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dt
         rc = plan_backward_input(shape, element, isa->vector_bytes, &plans->backward_input);
     }
     if (rc == LS_OK) {
-        rc = plan_backward_params(shape, element, max_batch, isa->vector_bytes, &plans->backward_params);
+        rc = plan_backward_params(isa, shape, element, max_batch, &plans->backward_params);
     }
     if (rc != LS_OK) {
         direct_plans_free(plans);

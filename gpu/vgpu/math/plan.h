@@ -37,8 +37,8 @@ typedef struct direct_linear {
     size_t max_batch, in, out;
     direct_product forward, backward_input, backward_params,
         rest;        /* rest: columns beyond the last whole panel of features */
-    void *turned;    /* x by samples: [ceil(in/columns)][max_batch rounded up to 16][columns] */
-    void *turned_dy; /* dy by samples: [ceil(out/group)][max_batch rounded up to 16][group] */
+    void *turned;    /* some features of x by samples: [panels][max_batch rounded up to 16][columns] */
+    void *turned_dy; /* dy by samples: [max_batch rounded up to 16][rest.a_term] */
     void *corner;    /* the gradient of the rest: [out][columns] */
 } direct_linear;
 
