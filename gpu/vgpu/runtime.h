@@ -212,7 +212,9 @@ cudaError_t vgpu_leave(cudaError_t status);
 
 /* --- wait.c --------------------------------------------------------------------------------------------------------- */
 
-enum { VGPU_SPINS = 50, VGPU_YIELDS = 4 };
+/* A stream that has run dry yields longer than others that wait: about as long as a host takes from one step to the next, which
+ * then finds it awake. */
+enum { VGPU_SPINS = 50, VGPU_YIELDS = 4, VGPU_IDLE_YIELDS = 200 };
 
 static inline void vgpu_relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

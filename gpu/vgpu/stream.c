@@ -135,7 +135,7 @@ static bool await_work(vgpu_stream *stream, uint64_t position) {
         if (drained(stream, position)) {
             return false;
         }
-        for (int i = 0; i < VGPU_YIELDS && vgpu_yield(); i++) {
+        for (int i = 0; i < VGPU_IDLE_YIELDS && vgpu_yield(); i++) {
             if (atomic_load_explicit(limit, memory_order_acquire) > position) {
                 return true;
             }

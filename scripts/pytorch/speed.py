@@ -20,12 +20,15 @@ from pytorch.images import write_set
 from pytorch.networks import BATCH
 from pytorch.rounds import latin_orders, sign_test_interval
 
-WARMUP, TIMED = 20, 100  # steps of a run
+WARMUP = 20  # steps of a run before those that are timed
+# Of Lockstep as many as take it about as long as PyTorch takes for its own: the machine's speed changes within tenths of a second.
+TIMED_LOCKSTEP, TIMED_PYTORCH = 400, 100
 
 
 @dataclass(frozen=True)
 class Contender:
     name: str
+    timed: int  # steps
     run: Callable[[str, str], List[float]]  # (program, data) -> seconds of each step
 
 
@@ -59,12 +62,13 @@ class Ratio:
 
 
 def lockstep(network: str, impl: str, devices: int) -> Contender:
-    return Contender(f"lockstep {impl}", lambda program, data: lockstep_side.step_seconds(
-        program, network, impl, devices, data, WARMUP + TIMED))
+    return Contender(f"lockstep {impl}", TIMED_LOCKSTEP, lambda program, data: lockstep_side.step_seconds(
+        program, network, impl, devices, data, WARMUP + TIMED_LOCKSTEP))
 
 
 def pytorch(name: str, network: str, world: int, channels_last: bool = False) -> Contender:
-    return Contender(name, lambda program, data: torch_side.step_seconds(network, world, data, channels_last))
+    return Contender(name, TIMED_PYTORCH,
+                     lambda program, data: torch_side.step_seconds(network, world, data, channels_last))
 
 
 GROUPS = (
@@ -85,15 +89,20 @@ def rate(group: Group, contender: Contender, program: str, data: str) -> float:
     return group.world * BATCH / statistics.median(seconds)
 
 
+def images_of(contender: Contender, world: int, folder: str, images: np.ndarray, labels: np.ndarray) -> str:
+    """The folder of a contender's images, as many as its steps take."""
+    count = (WARMUP + contender.timed) * BATCH * world
+    return write_set(os.path.join(folder, f"speed-{world}-{contender.timed}"), images[:count], labels[:count])
+
+
 def measure_group(group: Group, program: str, folder: str, images: np.ndarray, labels: np.ndarray, rounds: int,
                   draw: random.Random) -> Iterator[Ratio]:
-    count = (WARMUP + TIMED) * BATCH * group.world
-    data = write_set(os.path.join(folder, f"speed-{group.world}"), images[:count], labels[:count])
     contenders = [group.ours, *(contender for contender, _ in group.theirs)]
+    data = [images_of(contender, group.world, folder, images, labels) for contender in contenders]
     rates: List[List[float]] = [[] for _ in contenders]
     for order in latin_orders(len(contenders), rounds, draw):
         for place in order:
-            rates[place].append(rate(group, contenders[place], program, data))
+            rates[place].append(rate(group, contenders[place], program, data[place]))
     for place, (contender, at_least) in enumerate(group.theirs, 1):
         logs = [math.log(a / b) for a, b in zip(rates[0], rates[place])]
         low, high = sign_test_interval(logs)
