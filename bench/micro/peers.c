@@ -19,7 +19,7 @@ enum {
     CREWS = 8,
 };
 /* A side's share of a round: iterations until they fill about so much. */
-static const double turn_seconds = 0.01;
+static const double turn_seconds = 0.05;
 
 typedef struct samples {
     double *log_ratios, *ours, *theirs; /* [restarts*rounds] */
