@@ -5,8 +5,8 @@
  *
  * Two streams: the replica's (compute) and the communication stream. A bucket's allreduce waits for the event after its last
  * gradient. The last allreduce of a step has no backward left to hide under: it goes on the compute stream, behind the others,
- * and spares what it costs to hand over to a stream and back. The update and the next step's backward follow it there, so no
- * gradient is overwritten while it is being reduced. */
+ * and spares what it costs to hand over to a stream and back; a network of one bucket uses no other stream. The update and the
+ * next step's backward follow it there, so no gradient is overwritten while it is being reduced. */
 #include <stdlib.h>
 
 #include "gpu/kernels/kernels.h"
@@ -39,13 +39,12 @@ typedef struct ddp {
     ls_step_graph graph;
     bool failed;
     ls_bucket_plan plan;
-    cudaEvent_t
-        ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete; not the last's */
-    size_t missing[LS_MODEL_MAX_PARAMS]; /* [plan.count]: gradients of the bucket still to come in this step */
-    size_t next;                         /* the first bucket not yet reduced in this step */
-    bool reverse;                        /* none is reduced before backward has ended, and the last is the first */
-    cudaEvent_t reduced;                 /* on communication: all buckets but the last are reduced */
-    double *sums;                        /* device buffer of ls_impl.sum */
+    cudaEvent_t ready[LS_MODEL_MAX_PARAMS]; /* [plan.count], on compute: the bucket's gradients are complete */
+    size_t missing[LS_MODEL_MAX_PARAMS];    /* [plan.count]: gradients of the bucket still to come in this step */
+    size_t next;                            /* the first bucket not yet reduced in this step */
+    bool reverse;                           /* none is reduced before backward has ended, and the last is the first */
+    cudaEvent_t reduced;                    /* on communication: all buckets but the last are reduced */
+    double *sums;                           /* device buffer of ls_impl.sum */
     size_t sums_capacity;
 } ddp;
 
