@@ -83,8 +83,8 @@ for impl in "single --devices 1" "ddp --devices 2" "ddp --devices 2 --ranks thre
 done
 code=0
 "$LOCKSTEP" info >&- 2>"$work/err" || code=$?
-[ "$code" -eq 2 ] && grep -q 'cannot write to standard output: Bad file descriptor' "$work/err" ||
-  fail "exit $code with stdout closed: $(cat "$work/err")"
+[ "$code" -eq 2 ] || fail "exit $code instead of 2 with stdout closed"
+grep -q 'cannot write to standard output: Bad file descriptor' "$work/err" || fail "stdout closed: $(cat "$work/err")"
 
 # mpirun missing: an error when asked for by name.
 mkdir "$work/bin"
