@@ -4,6 +4,7 @@
 
 #include "bench/commands.h"
 #include "gpu/base/error.h"
+#include "gpu/base/output.h"
 
 static void print_usage(FILE *out) {
     fprintf(out, "usage: lockstep COMMAND [OPTIONS]\n\n");
@@ -15,7 +16,7 @@ static void print_usage(FILE *out) {
     fprintf(out, "\n`lockstep COMMAND --help` lists the options of a command.\n");
 }
 
-int main(int argc, char **argv) {
+static ls_rc run_command(int argc, char **argv) {
     if (argc < 2) {
         print_usage(stderr);
         return LS_BAD_INPUT;
@@ -30,4 +31,8 @@ int main(int argc, char **argv) {
         }
     }
     return ls_fail(LS_BAD_INPUT, "unknown command '%s'; `lockstep --help` lists the commands", argv[1]);
+}
+
+int main(int argc, char **argv) {
+    return ls_output_end(run_command(argc, argv));
 }

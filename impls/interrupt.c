@@ -52,12 +52,21 @@ int ls_interrupt_signal(void) {
     return (int)came;
 }
 
+void ls_interrupt_take(int number) {
+    if (came == 0) {
+        came = number;
+    }
+}
+
 void ls_interrupt_end(void) {
     for (size_t i = 0; i < SIGNALS; i++) {
         sigaction(signals[i], &before[i], NULL);
     }
     close((int)wake_fd);
     wake_fd = -1;
+    if (came != 0 && came != SIGPIPE) {
+        ls_notice("the run was interrupted by signal %d (%s)", (int)came, strsignal((int)came));
+    }
     if (came != 0) {
         raise((int)came);
     }

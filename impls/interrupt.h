@@ -9,7 +9,10 @@ ls_rc ls_interrupt_begin(void);
 int ls_interrupt_fd(void);
 /* The first signal that came; 0: none. */
 int ls_interrupt_signal(void);
-/* Restores what was before; a signal that has come takes its course now, as if it had never been caught. */
+/* As if this signal had come, unless one has. */
+void ls_interrupt_take(int number);
+/* Restores what was before; a signal that has come takes its course now, as if it had never been caught. One line names it,
+ * but for SIGPIPE, by which programs end in silence. */
 void ls_interrupt_end(void);
 
 #endif

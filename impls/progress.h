@@ -32,7 +32,7 @@ typedef struct ls_progress_rank {
     _Alignas(64) _Atomic uint32_t pid;
     _Atomic uint32_t state; /* ls_rank_state */
     _Atomic uint32_t stage; /* ls_stage */
-    _Atomic uint32_t code;  /* exit code when FAILED */
+    _Atomic uint32_t code;  /* exit code when FAILED, signal when TERMINATED */
     _Atomic uint32_t order; /* 1 for the first rank that FAILED or was TERMINATED, 2 for the next, ... */
     _Atomic uint64_t phase; /* grows by one at each point of the program that every rank passes */
     _Atomic uint64_t step;

@@ -19,11 +19,20 @@ static size_t handler_first, handler_count;
 
 /* The launcher ends a run by SIGTERM. The devices' threads may be anywhere, so nothing is cleaned up: the system does. */
 static void on_terminate(int number) {
-    (void)number;
     for (size_t i = 0; i < handler_count; i++) {
-        ls_progress_end(handler_page, &handler_page->rank[handler_first + i], LS_RANK_TERMINATED, LS_DEVICE_FAILED);
+        ls_progress_end(handler_page, &handler_page->rank[handler_first + i], LS_RANK_TERMINATED, (uint32_t)number);
     }
     _exit(LS_DEVICE_FAILED);
+}
+
+/* SIGINT and SIGHUP reach the launcher as well: what it ignores (nohup) its ranks have inherited, and ignore too. */
+static void terminate_by(int number, bool even_if_ignored) {
+    struct sigaction action = {.sa_handler = on_terminate}, before;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, NULL, &before);
+    if (even_if_ignored || before.sa_handler != SIG_IGN) {
+        sigaction(number, &action, NULL);
+    }
 }
 
 /* Joins the launcher's watch: ends with the launcher, and on its word. */
@@ -41,11 +50,9 @@ static ls_rc join_watch(ls_rank_data *data, const ls_rank *place, size_t ranks_h
     handler_page = data->page;
     handler_first = place->rank;
     handler_count = ranks_here;
-    struct sigaction action = {.sa_handler = on_terminate};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    terminate_by(SIGTERM, true);
+    terminate_by(SIGINT, false);
+    terminate_by(SIGHUP, false);
     return LS_OK;
 }
 

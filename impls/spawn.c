@@ -88,19 +88,14 @@ static int prepare_files(posix_spawn_file_actions_t *actions, const ls_spawn_fil
 }
 
 static int prepare_attributes(posix_spawnattr_t *attributes, bool detached) {
-    sigset_t mask, defaults;
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
+    sigset_t mask;
     sigemptyset(&mask);
-    short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    short flags = POSIX_SPAWN_SETSIGMASK;
     if (detached) {
         sigfillset(&mask);
         flags |= POSIX_SPAWN_SETSID;
     }
     int error = posix_spawnattr_setsigmask(attributes, &mask);
-    if (error == 0) {
-        error = posix_spawnattr_setsigdefault(attributes, &defaults);
-    }
     if (error == 0) {
         error = posix_spawnattr_setflags(attributes, flags);
     }

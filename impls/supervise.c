@@ -195,6 +195,12 @@ static void pronounce(ls_watch *watch, const ls_verdict *verdict, ls_outcome *ou
     (void)ls_fail(verdict->rc, "%s", outcome->reason);
 }
 
+/* Whether stdout is a pipe that nobody reads any more. */
+static bool reader_gone(void) {
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return poll(&out, 1, 0) > 0 && (out.revents & POLLERR) != 0;
+}
+
 void ls_supervise(ls_watch *watch, ls_outcome *outcome) {
     struct itimerspec period = {.it_interval.tv_nsec = (long)(tick_seconds * 1e9),
                                 .it_value.tv_nsec = (long)(tick_seconds * 1e9)};
@@ -212,6 +218,10 @@ void ls_supervise(ls_watch *watch, ls_outcome *outcome) {
     bool stopped = verdict.found && verdict.how[0] != '\0';
     ls_watch_end(watch, stopped ? verdict.rank : -1);
     close(timer);
+    /* mpirun, which writes for its ranks, ends them when nobody reads */
+    if (verdict.signal == (watch->mpirun ? SIGTERM : SIGPIPE) && reader_gone()) {
+        ls_interrupt_take(SIGPIPE); /* the ranks' stdout is this process's own: it ends as if it had written itself */
+    }
     if (ls_interrupt_signal() != 0) {
         outcome->rc = LS_DEVICE_FAILED;
         snprintf(outcome->reason, sizeof outcome->reason, "ended by signal %d (%s)", ls_interrupt_signal(),

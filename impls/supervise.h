@@ -39,6 +39,7 @@ typedef struct ls_verdict {
     uint32_t pid;
     ls_rc rc;
     bool said;      /* by the rank itself, when it printed a line */
+    int signal;     /* that killed it; 0: none */
     char what[160]; /* "was killed by signal 9 (Killed)" */
     char how[16];   /* " (stopped)" */
 } ls_verdict;

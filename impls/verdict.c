@@ -43,6 +43,7 @@ static void blame(ls_verdict *verdict, const ls_watch *watch, size_t rank, ls_rc
 }
 
 static void say_signal(ls_verdict *verdict, int number) {
+    verdict->signal = number;
     snprintf(verdict->what, sizeof verdict->what, "was killed by signal %d (%s)", number, strsignal(number));
 }
 
@@ -116,7 +117,7 @@ static bool find_recorded(const ls_watch *watch, bool bad_input, ls_verdict *ver
     if (atomic_load(&watch->page->rank[best].state) == LS_RANK_FAILED) {
         say_code(verdict, atomic_load(&watch->page->rank[best].code));
     } else {
-        say_signal(verdict, SIGTERM);
+        say_signal(verdict, (int)atomic_load(&watch->page->rank[best].code));
     }
     return true;
 }

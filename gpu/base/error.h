@@ -12,7 +12,7 @@ extern "C" {
 typedef enum ls_rc {
     LS_OK = 0,
     LS_CHECK_FAILED = 1,  /* a verification failed */
-    LS_BAD_INPUT = 2,     /* wrong usage, bad file, impossible request */
+    LS_BAD_INPUT = 2,     /* wrong usage, bad file, impossible request, stdout that takes nothing */
     LS_DEVICE_FAILED = 3, /* a rank or a device failed, or a time limit passed */
 } ls_rc;
 

@@ -58,6 +58,34 @@ expect_error 2 "/nonexistent" "$LOCKSTEP" verify --devices 1 --json /nonexistent
 expect_error 2 "missing.jsonl" "$LOCKSTEP" report "$work/missing.jsonl"
 [ -z "$(find "$work" -name 'model*' -o -name 'results*')" ] || fail "something half-written is left"
 
+# Neither is output lost unnoticed: on a full disk, or with stdout closed, a command that did all else well says so.
+full() {
+  local code=0
+  "$LOCKSTEP" "$@" >/dev/full 2>"$work/err" || code=$?
+  [ "$code" -eq 2 ] || fail "exit $code instead of 2 with a full disk: $* $(cat "$work/err")"
+  [ "$(wc -l <"$work/err")" -eq 1 ] || fail "not one line with a full disk: $* $(cat "$work/err")"
+  grep -qE '^lockstep: .*cannot write to standard output: No space left on device$' "$work/err" ||
+    fail "a full disk is not named: $* $(cat "$work/err")"
+}
+full --help
+full train --help
+full info
+full sampler --n 10000 --world 2
+full data show synthetic:10
+full selftest --list
+full verify --steps 1 --devices 1 --impl single
+full micro --allreduce --ranks threads -b 64 -e 64 -n 1 -w 0
+"$LOCKSTEP" micro --benchmark_list_tests >/dev/null 2>&1 && # built with Google Benchmark
+  full micro --benchmark_filter='^kernel/scale/float64/n:36[0-9]+/' --benchmark_min_time=0.001 --benchmark_format=json
+for impl in "single --devices 1" "ddp --devices 2" "ddp --devices 2 --ranks threads"; do
+  # shellcheck disable=SC2086 # options as words
+  full train --impl $impl --data synthetic:1000 --batch 50 --steps 2 --log-every 1
+done
+code=0
+"$LOCKSTEP" info >&- 2>"$work/err" || code=$?
+[ "$code" -eq 2 ] || fail "exit $code instead of 2 with stdout closed"
+grep -q 'cannot write to standard output: Bad file descriptor' "$work/err" || fail "stdout closed: $(cat "$work/err")"
+
 # mpirun missing: an error when asked for by name.
 mkdir "$work/bin"
 expect_error 2 "openmpi-bin" env PATH="$work/bin" "$LOCKSTEP" train --impl mpi --devices 2 --steps 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A rank that is killed or stopped, and a launcher that is killed: exit 3 within the time limit with the rank named in one
-# line, and no process, shared-memory object or file left.
+# A rank that is killed or stopped: exit 3 within the time limit with the rank named in one line. A launcher that is killed, or
+# interrupted with its ranks, or whose reader is gone: it ends by that signal. No process, shared-memory object or file is left.
 # shellcheck disable=SC2086 # options as words
 # shellcheck source=tests/e2e/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -37,9 +37,10 @@ nothing_left() {
   [ -z "$(processes)" ] && [ -z "$(ls "$TMPDIR")" ] && [ "$(ls /dev/shm)" = "$shm_before" ]
 }
 
+# Commands in the background of a script ignore SIGINT; a session of its own is a process group of its own.
 start() {
   : >"$work/out"
-  "$LOCKSTEP" train --data synthetic:6000 --epochs 100000 --timeout "$limit" "$@" >"$work/out" 2>"$work/err" &
+  setsid env --default-signal=INT "$LOCKSTEP" train --data synthetic:6000 --epochs 100000 --timeout "$limit" "$@" >"$work/out" 2>"$work/err" &
   launcher=$!
   await 60 trains || fail "no training: $* $(cat "$work/err")"
 }
@@ -60,6 +61,17 @@ one_line() {
 
 left_at_once() {
   nothing_left || fail "left behind: $(processes) $(ls "$TMPDIR") $(ls /dev/shm)"
+}
+
+# As in `lockstep train | head -1`: the end is that of any program, without a line.
+unread() {
+  local codes
+  "$LOCKSTEP" train --data synthetic:6000 --epochs 100000 --log-every 1 "$@" 2>"$work/err" | head -1 >"$work/out" ||
+    codes=${PIPESTATUS[0]}
+  [ "${codes:-0}" -eq 141 ] || fail "exit ${codes:-0} instead of 141 without a reader: $* $(cat "$work/err")"
+  grep -q '^Train Epoch: 1 \[0/' "$work/out" || fail "the first line was not read: $(cat "$work/out")"
+  [ ! -s "$work/err" ] || fail "a run without a reader says: $(cat "$work/err")"
+  left_at_once
 }
 
 for impl in ddp mpi; do
@@ -85,8 +97,40 @@ for impl in ddp mpi; do
   start --impl $impl --devices 3
   kill -TERM "$launcher"
   ends 143 8
+  one_line '^lockstep: the run was interrupted by signal 15 \(Terminated\)$'
   left_at_once
+
+  # Ctrl-C, which the ranks get too.
+  start --impl $impl --devices 3
+  kill -INT -- "-$launcher"
+  ends 130 8
+  one_line '^lockstep: the run was interrupted by signal 2 \(Interrupt\)$'
+  left_at_once
+
+  unread --impl $impl --devices 3
 done
+
+# A signal that one rank alone gets is named as it came.
+start --impl ddp --devices 3
+victim=$(rank_pid)
+kill -INT "$victim"
+ends 3 $((limit + 5))
+one_line "^lockstep: rank 1 \(pid $victim\) was killed by signal 2 \(Interrupt\) $when; the run was ended$"
+left_at_once
+
+# What the launcher ignores, its ranks ignore.
+(trap '' INT && exec setsid "$LOCKSTEP" train --data synthetic:6000 --steps 100000 --impl ddp --devices 3 >"$work/out" 2>"$work/err") &
+launcher=$!
+await 60 trains || fail "no training: $(cat "$work/err")"
+kill -INT -- "-$launcher"
+lines=$(wc -l <"$work/out")
+goes_on() { [ "$(wc -l <"$work/out")" -gt $((lines + 10)) ]; }
+await 30 goes_on || fail "SIGINT ended a run that ignores it: $(cat "$work/err")"
+kill -TERM "$launcher"
+ends 143 8
+left_at_once
+
+unread --impl ddp --ranks threads --devices 3
 
 # The same where the survivors' gradients are registered with the communicator that they abort.
 start --impl ddp --devices 3 --nccl-register

@@ -18,7 +18,7 @@ static size_t fake_number;
 
 static void fake_terminated(int number) {
     (void)number;
-    ls_progress_end(fake_page, &fake_page->rank[fake_number], LS_RANK_TERMINATED, LS_DEVICE_FAILED);
+    ls_progress_end(fake_page, &fake_page->rank[fake_number], LS_RANK_TERMINATED, SIGTERM);
     _exit(LS_DEVICE_FAILED);
 }
 
