@@ -40,6 +40,26 @@ enum { OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW, VECTORS_MOST = 
 #define UNROLL(times) PRAGMA(GCC unroll times)
 #endif
 
+/* A maximum so far and its number, and a value that comes later: direct_pool.inc. One choice is one instruction here, of which
+ * gcc makes two out of the operators of C. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define TAKE_float(top, at, after, after_at)                                                        \
+    do {                                                                                            \
+        const __mmask16 later = _mm512_cmp_ps_mask((__m512)(after), (__m512)(top), _CMP_GT_OQ) |    \
+                                _mm512_cmp_ps_mask((__m512)(after), (__m512)(after), _CMP_UNORD_Q); \
+        (top) = (vector_float)_mm512_mask_mov_ps((__m512)(top), later, (__m512)(after));            \
+        (at) = (mask_float)_mm512_mask_mov_epi32((__m512i)(at), later, (__m512i)(after_at));        \
+    } while (0)
+#define TAKE_double(top, at, after, after_at)                                                        \
+    do {                                                                                             \
+        const __mmask8 later = _mm512_cmp_pd_mask((__m512d)(after), (__m512d)(top), _CMP_GT_OQ) |    \
+                               _mm512_cmp_pd_mask((__m512d)(after), (__m512d)(after), _CMP_UNORD_Q); \
+        (top) = (vector_double)_mm512_mask_mov_pd((__m512d)(top), later, (__m512d)(after));          \
+        (at) = (mask_double)_mm512_mask_mov_epi64((__m512i)(at), later, (__m512i)(after_at));        \
+    } while (0)
+#endif
+
 /* The first halves of two vectors of 16 bytes, one value of each in turn, and the second halves. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)

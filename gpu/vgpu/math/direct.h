@@ -27,10 +27,11 @@ typedef struct direct_pool {
     size_t side; /* of a window */
     int relu;    /* behind the pooling */
     size_t channels, in_height, in_width, out_height, out_width;
-    void *strip; /* [2][group][side][in_width][16]: a pooling's row of the convolution, of one block or two */
+    size_t strip_columns; /* windows of a row that are computed together */
+    void *strip;          /* [2][group][side][strip_columns*side][16]: what these windows cover, of one block or two */
     void
         *spread; /* [2][channels][in_height][in_width][16]: gradients of the convolution, of a tile or a block or two */
-    void *numbers; /* [out_width][16]: integers as wide as the elements */
+    void *numbers; /* [strip_columns][16]: integers as wide as the elements */
 } direct_pool;
 
 /* Gradients that a convolution gets. */
