@@ -11,14 +11,10 @@ static const size_t tile_bytes = 30 * 1024;
  * of which a multiply-add needs less than with few sums. */
 static const size_t far_tile_bytes = 64 * 1024;
 /* What an output of one block reads of a chunk of input channels, in the first-level cache; where registers hold the sums of two
- * pixels of two blocks, half as many loads go by a multiply-add, and the second-level cache is fast enough for them. */
+ * pixels of two vectors, half as many loads go by a multiply-add, and the second-level cache is fast enough for them. */
 static const size_t chunk_bytes = 24 * 1024, wide_chunk_bytes = 64 * 1024;
 /* Sums, a vector each, that are kept from tile to tile in the second-level cache, beside the tile's planes. */
 static const size_t kept_sums = 8192;
-
-static size_t round_up(size_t value, size_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
 
 /* Forward: output p reads sources p*stride - padding + k for the taps k that fall inside the image. */
 static void forward_ranges(size_t in, size_t out, size_t kernel, size_t stride, size_t padding, direct_range *ranges) {
@@ -46,8 +42,9 @@ static void backward_ranges(size_t in, size_t out, size_t kernel, size_t stride,
 }
 
 size_t direct_group(size_t channels) {
-    return round_up(channels, DIRECT_GROUP_LARGE) <= round_up(channels, DIRECT_GROUP_SMALL) ? DIRECT_GROUP_LARGE
-                                                                                            : DIRECT_GROUP_SMALL;
+    return direct_round_up(channels, DIRECT_GROUP_LARGE) <= direct_round_up(channels, DIRECT_GROUP_SMALL)
+               ? DIRECT_GROUP_LARGE
+               : DIRECT_GROUP_SMALL;
 }
 
 /* Input channels of which what one output reads, and as many columns again, fit the cache, in equal chunks, as few as may be. */
@@ -64,7 +61,7 @@ static size_t choose_chunk(const direct_gather *g, size_t element, size_t vector
 static ls_rc gather_alloc(direct_gather *g, size_t element, size_t vector_bytes) {
     g->group = direct_group(g->out_channels);
     g->chunk = choose_chunk(g, element, vector_bytes);
-    size_t weights = round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
+    size_t weights = direct_round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");
     g->packed = direct_memory(weights, element, "packed weights of a convolution");
@@ -118,7 +115,7 @@ static size_t walk_bytes(const ls_conv_shape *s, size_t rows, size_t outs, size_
     return (x_rows * (s->in_width + 2 * s->padding) + outs * rows * ls_conv_out_width(s)) * DIRECT_LANES * element;
 }
 
-/* Tiles that fit the first-level cache: several blocks where an image is small, some rows where it is large. */
+/* Tiles that fit the cache: several blocks where an image is small, some rows where it is large. */
 static void choose_tiles(const direct_isa *isa, const ls_conv_shape *s, size_t element, direct_correlation *c) {
     c->tile_rows = c->out_height > 1 ? c->out_height : 1;
     while (c->tile_rows > 1 && walk_bytes(s, c->tile_rows, isa->outs, element) > tile_bytes) {
@@ -132,10 +129,10 @@ static void choose_tiles(const direct_isa *isa, const ls_conv_shape *s, size_t e
     }
     size_t dy_bytes = c->out_channels * c->tile_blocks * c->tile_rows * c->out_width * DIRECT_LANES * element;
     c->outs_inner = dy_bytes <= tile_bytes / 2;
-    size_t taps = round_up(c->taps, DIRECT_TAPS);
-    size_t most = kept_sums / round_up(c->out_channels, isa->outs) / DIRECT_TAPS * DIRECT_TAPS;
-    size_t chunks = most > 0 ? round_up(taps, most) / most : taps / DIRECT_TAPS;
-    c->chunk_taps = round_up((taps + chunks - 1) / chunks, DIRECT_TAPS);
+    size_t taps = direct_round_up(c->taps, DIRECT_TAPS);
+    size_t most = kept_sums / direct_round_up(c->out_channels, isa->outs) / DIRECT_TAPS * DIRECT_TAPS;
+    size_t chunks = most > 0 ? direct_round_up(taps, most) / most : taps / DIRECT_TAPS;
+    c->chunk_taps = direct_round_up((taps + chunks - 1) / chunks, DIRECT_TAPS);
 }
 
 static ls_rc plan_backward_params(const direct_isa *isa, const ls_conv_shape *s, size_t element, size_t max_batch,
@@ -149,13 +146,13 @@ static ls_rc plan_backward_params(const direct_isa *isa, const ls_conv_shape *s,
                               .stride = s->stride,
                               .padding = s->padding,
                               .taps = s->in_channels * s->kernel_height * s->kernel_width};
-    size_t blocks = round_up(max_batch, DIRECT_LANES) / DIRECT_LANES;
-    size_t taps = round_up(c->taps, DIRECT_TAPS);
+    size_t blocks = direct_round_up(max_batch, DIRECT_LANES) / DIRECT_LANES;
+    size_t taps = direct_round_up(c->taps, DIRECT_TAPS);
     size_t height = s->in_height + 2 * s->padding;
     size_t width = s->in_width + 2 * s->padding;
     choose_tiles(isa, s, element, c);
     c->tap_offset = ls_calloc(taps, sizeof *c->tap_offset, "taps of a convolution");
-    c->sums = direct_memory(round_up(c->out_channels, isa->outs) * c->chunk_taps, isa->vector_bytes,
+    c->sums = direct_memory(direct_round_up(c->out_channels, isa->outs) * c->chunk_taps, isa->vector_bytes,
                             "sums of a weight gradient");
     c->bias_sums =
         direct_memory(c->out_channels, DIRECT_BIAS_COLUMNS * DIRECT_LANES * element, "sums of a bias gradient");
@@ -179,12 +176,11 @@ static ls_rc plan_backward_params(const direct_isa *isa, const ls_conv_shape *s,
 }
 
 void *direct_memory(size_t count, size_t element, const char *what) {
-    enum { LINE = 64 };
-    if (count > (SIZE_MAX - LINE) / element) {
+    if (count > (SIZE_MAX - DIRECT_LINE) / element) {
         return ls_calloc(count, element, what); /* which says why not */
     }
-    size_t bytes = round_up(count * element > 0 ? count * element : 1, LINE);
-    void *memory = aligned_alloc(LINE, bytes);
+    size_t bytes = direct_round_up(count * element > 0 ? count * element : 1, DIRECT_LINE);
+    void *memory = aligned_alloc(DIRECT_LINE, bytes);
     if (memory == NULL) {
         (void)ls_fail(LS_DEVICE_FAILED, "out of memory: %zu bytes for %s", bytes, what);
         return NULL;

@@ -12,6 +12,13 @@ struct ls_math {
     size_t scratch_bytes;
 };
 
+enum { DIRECT_LINE = 64 }; /* bytes of a cache line */
+
+/* The smallest multiple of unit from value on. */
+static inline size_t direct_round_up(size_t value, size_t unit) {
+    return (value + unit - 1) / unit * unit;
+}
+
 /* Zeroed memory on the bounds of cache lines, so that no vector lies in two of them; freed with free. NULL after one line. */
 void *direct_memory(size_t count, size_t element, const char *what);
 

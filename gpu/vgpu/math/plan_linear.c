@@ -10,8 +10,8 @@
 
 #include "gpu/vgpu/math/plan.h"
 
-/* Of caches, and sets of lines in a first-level cache, of 8 ways or more. */
-enum { LINE = 64, SETS = 64 };
+/* Of lines in a first-level cache, of 8 ways or more. */
+enum { SETS = 64 };
 /* Terms of a panel where A's lie side by side: a row of weights is then read in one go, which the processor foresees, and B's
  * part comes in time from a second-level cache. */
 static const size_t near_terms = 1024;
@@ -25,13 +25,9 @@ static size_t at_least(size_t least, size_t value) {
     return value < least ? least : value;
 }
 
-static size_t round_up(size_t value, size_t unit) {
-    return (value + unit - 1) / unit * unit;
-}
-
 /* Panels of terms are equal ones, as few as may be. */
 static void choose_panels(const direct_isa *isa, direct_product *p, size_t terms, size_t element) {
-    size_t most = p->a_term == 1 ? near_terms : first_level / (isa->vectors * isa->vector_bytes + LINE);
+    size_t most = p->a_term == 1 ? near_terms : first_level / (isa->vectors * isa->vector_bytes + DIRECT_LINE);
     size_t panels = (terms + most - 1) / most;
     p->term_panel = (terms + panels - 1) / panels;
     p->row_panel = at_least(1, second_level / (p->term_panel * element) / p->group) * p->group;
@@ -40,7 +36,7 @@ static void choose_panels(const direct_isa *isa, direct_product *p, size_t terms
 /* Whether that many lines, `step` bytes apart, are more than half the ways of the sets that they fall into. */
 static bool compete(size_t lines, size_t step) {
     size_t sets = SETS;
-    for (size_t apart = LINE; sets > 1 && step % (2 * apart) == 0; apart *= 2) {
+    for (size_t apart = DIRECT_LINE; sets > 1 && step % (2 * apart) == 0; apart *= 2) {
         sets /= 2;
     }
     return lines > 4 * sets;
@@ -48,7 +44,7 @@ static bool compete(size_t lines, size_t step) {
 
 /* Elements from a term to the next where `rows` rows lie side by side: an odd number of lines, which do not compete. */
 static size_t term_step(size_t rows, size_t element) {
-    return (round_up(rows * element, LINE) / LINE | 1) * LINE / element;
+    return (direct_round_up(rows * element, DIRECT_LINE) / DIRECT_LINE | 1) * DIRECT_LINE / element;
 }
 
 /* Memory that a layer's gradients go through. */
