@@ -43,6 +43,14 @@ for bad in SCHED=often SCHED=fuzz:x GUARD=2 DELAY=kernel; do
   expect_error 2 "LOCKSTEP_VGPU_${bad%%=*} is '${bad#*=}', expected" env "LOCKSTEP_VGPU_$bad" "$LOCKSTEP" train --data synthetic:64
 done
 
+# Before anything is printed, whatever the command.
+for command in info train verify sweep eval selftest micro; do
+  for bad in ISA=avx2 ISA=AVX9 COUNT=0 MEMORY=1 FUSE=off; do
+    expect_error 2 "environment: LOCKSTEP_VGPU_${bad%%=*} is '${bad#*=}', expected" env "LOCKSTEP_VGPU_$bad" "$LOCKSTEP" $command
+    [ ! -s "$work/out" ] || fail "$command in $bad: $(head -1 "$work/out")"
+  done
+done
+
 # No kernel is left out of the proof that kernels declare what they use.
 grep -oE 'ls_(kernel|conv|linear)_[a-z_]+\(' "$LOCKSTEP_SOURCE/gpu/kernels/kernels.h" "$LOCKSTEP_SOURCE/gpu/layer_math.h" -h |
   grep -vE '_(out_height|out_width|shape_check|pools)\(' | sort -u >"$work/kernels"
