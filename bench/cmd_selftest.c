@@ -61,8 +61,9 @@ static ls_rc find_impls(ls_selftest *test) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const ls_impl *impl = ls_impl_find(names[i].name);
         bool runs = impl != NULL && (impl->available == NULL || impl->available(why, sizeof why));
-        bool fits = runs && ((impl->capabilities & LS_CAP_MULTI_DEVICE) == 0 || !test->share ||
-                             ls_devices_suffice(&run, impl, present, why, sizeof why));
+        bool fits = runs && ls_run_suits(&run, impl, why, sizeof why) &&
+                    ((impl->capabilities & LS_CAP_MULTI_DEVICE) == 0 || !test->share ||
+                     ls_devices_suffice(&run, impl, present, why, sizeof why));
         test->impls |= fits ? names[i].bit : 0;
         if (runs && !fits) {
             printf("Without %s: %s\n", names[i].name, why);

@@ -102,11 +102,12 @@ static ls_rc compare_impls(session *s, const ls_relation *relation, const ls_run
     const ls_impl *other = ls_impl_find(relation->other);
     char why[256];
     bool here = other->available == NULL || other->available(why, sizeof why);
-    if (!here || (base->devices > 1 && !known(other, LS_CAP_MULTI_DEVICE))) {
-        return LS_OK;
-    }
     ls_run run;
     plain_run(s, other, base->devices, &run);
+    if (!here || (base->devices > 1 && !known(other, LS_CAP_MULTI_DEVICE)) ||
+        !ls_run_suits(&run, other, why, sizeof why)) {
+        return LS_OK;
+    }
     return compare(s, relation, base, &run, out);
 }
 

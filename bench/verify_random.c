@@ -88,7 +88,8 @@ static ls_rc begin(session *s) {
     at->start = ls_now_seconds();
     const ls_impl *impl = ls_impl_find(at->run.impl);
     char why[256] = "not here";
-    if (impl->available != NULL && !impl->available(why, sizeof why)) {
+    bool here = impl->available == NULL || impl->available(why, sizeof why);
+    if (!here || !ls_run_suits(&at->run, impl, why, sizeof why)) {
         at->outcome = (ls_random_outcome){.status = LS_SKIPPED};
         snprintf(at->outcome.reason, sizeof at->outcome.reason, "%s cannot run here: %s", impl->name, why);
         at->done = true;

@@ -54,6 +54,9 @@ ls_rc ls_platform_host_access(const void *pointer, size_t bytes, int write);
 /* Whether device memory is the process's own memory, which any library can read and write (vgpu). */
 bool ls_platform_memory_is_host(void);
 
+/* Whether collectives of several ranks can run; else why not, in words: on vgpu they cannot with LOCKSTEP_VGPU_SCHED=isolate. */
+bool ls_platform_has_collectives(char *why, size_t size);
+
 /* NCCL's name of a dtype. */
 static inline ncclDataType_t ls_dtype_nccl(ls_dtype dtype) {
     return dtype == LS_FLOAT64 ? ncclFloat64 : ncclFloat32;

@@ -464,7 +464,7 @@ const ls_impl ls_impl_ddp = {
     .name = "ddp",
     .summary = "DistributedDataParallel: one rank a device, NCCL allreduce of buckets under backward",
     .capabilities = LS_CAP_RANK_THREADS | LS_CAP_RANK_PROCESSES | LS_CAP_BUCKETS | LS_CAP_MULTI_DEVICE | LS_CAP_GRAPH |
-                    LS_CAP_NCCL_REGISTER,
+                    LS_CAP_NCCL | LS_CAP_NCCL_REGISTER,
     .reduction = LS_REDUCTION_MEAN,
     .ranks = ddp_ranks,
     .open = ddp_open,

@@ -34,6 +34,7 @@ enum {
     LS_CAP_GRAPH = 1u << 5,          /* a step can be captured in a CUDA graph */
     LS_CAP_SHARED_DEVICES = 1u << 6, /* several of its devices may lie on one of the host (--share-devices) */
     LS_CAP_NCCL_REGISTER = 1u << 7,  /* its gradients can lie in memory registered with NCCL (--nccl-register) */
+    LS_CAP_NCCL = 1u << 8,           /* several ranks of it meet in NCCL's collectives */
 };
 
 /* What an implementation did to communicate, counted by itself since open. */

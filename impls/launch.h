@@ -31,7 +31,8 @@ void ls_outcome_release(ls_outcome *outcome);
  * possible, rank kind supported, output folder writable, files there. One line and LS_BAD_INPUT. */
 ls_rc ls_run_check(const ls_run *run);
 
-/* Whether impl can do what the run asks of its steps (--graph, --nccl-register); else why not, in words, for a table that skips it. */
+/* Whether impl can do what the run asks of its steps (--graph, --nccl-register), and its ranks can meet on this platform; else
+ * why not, in words, for a table that skips it. */
 bool ls_run_suits(const ls_run *run, const ls_impl *impl, char *why, size_t size);
 
 /* Path of the running program, for starting itself. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "impls/impl.h"
 #include "impls/options_table.h"
 #include "impls/rank.h"
 #include "impls/step_graph.h"
@@ -18,8 +19,8 @@
 const ls_option ls_option_table[] = {
     {"--impl", "NAME,...|all", EVALUATED, "implementations: single, dp, ddp, mpi", ls_option_parse_impls,
      ls_option_format_text, RUN(impl), 0, 0},
-    {"--devices", "N,...", EVALUATED, "device counts", ls_option_parse_devices, ls_option_format_size, RUN(devices), 1,
-     1024},
+    {"--devices", "N,...", EVALUATED, "device counts; single has 1", ls_option_parse_devices, ls_option_format_size,
+     RUN(devices), 1, 1024},
     {"--share-devices", NULL, TRAINING | LS_COMMAND_VERIFY, "dp, mpi: several devices of a run on one of the host",
      ls_option_parse_flag, ls_option_format_flag, RUN(share_devices), 0, 0},
     {"--ranks", "processes|threads", EVALUATED, "what a rank of ddp is; verify and sweep take both as a list",
@@ -128,7 +129,7 @@ const ls_option ls_option_table[] = {
      ls_option_parse_text, ls_option_format_text, RUN(save_grads), 0, 0},
     {"--load", "FILE", TRAINING | LS_COMMAND_EVAL, "parameters to start from: PyTorch's .pth, or .safetensors",
      ls_option_parse_text, ls_option_format_text, RUN(load), 0, 0},
-    {"--checkpoint", "FILE", TRAINING, "all that --resume needs, written after each epoch, FILE.safetensors",
+    {"--checkpoint", "FILE", TRAINING, "all that --resume needs, written after each whole epoch, FILE.safetensors",
      ls_option_parse_text, ls_option_format_text, RUN(checkpoint), 0, 0},
     {"--resume", "FILE", TRAINING, "goes on from a file of --checkpoint, up to --epochs in all", ls_option_parse_text,
      ls_option_format_text, RUN(resume), 0, 0},
@@ -213,6 +214,15 @@ void ls_options_fit_devices(ls_options *options, size_t present) {
         }
     }
     options->device_count = kept > 0 ? kept : options->device_count;
+}
+
+/* A command that makes one run takes one device for an implementation that has no more, where no count was given. */
+static void fit_impl(unsigned command, ls_options *options) {
+    const ls_impl *impl = ls_impl_find(options->run.impl);
+    bool one_run = (command & (TRAINING | LS_COMMAND_EVAL)) != 0;
+    if (one_run && !options->devices_given && impl != NULL && (impl->capabilities & LS_CAP_MULTI_DEVICE) == 0) {
+        options->run.devices = options->devices[0] = 1;
+    }
 }
 
 /* The row of command with this flag, else of another command. */
@@ -303,6 +313,7 @@ ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *opti
     if (command == LS_COMMAND_VERIFY && !options->steps_given && (options->run.graph || options->determinism)) {
         options->run.steps = VERIFY_GRAPH_STEPS;
     }
+    fit_impl(command, options);
     LS_TRY(ls_options_training_finish(command, &options->run));
     return check_single_values(command, options);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "impls/launch.h"
 #include "impls/rank_guard.h"
 #include "impls/rank_internal.h"
 #include "impls/rank_restore.h"
@@ -74,6 +75,10 @@ static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here
     if (!run->share_devices && (size_t)place->device + devices_here > present) {
         return ls_fail(LS_BAD_INPUT, "device %zu is needed, the host has %zu; use fewer devices",
                        (size_t)place->device + devices_here - 1, present);
+    }
+    char why[256] = "";
+    if (data->folder == NULL && !ls_run_suits(run, data->impl, why, sizeof why)) {
+        return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", run->impl, why);
     }
     if (data->folder == NULL && place->rank == 0) {
         LS_TRY(ls_restore_check(run)); /* else the launcher has */

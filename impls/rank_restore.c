@@ -53,7 +53,9 @@ static ls_rc check_left(const ls_run *run, const ls_training *training) {
     return LS_OK;
 }
 
-static ls_rc check_inputs(const ls_run *run, const ls_model *model) {
+/* *done: the steps that the run begins with; 0, or those of a checkpoint. */
+static ls_rc check_inputs(const ls_run *run, const ls_model *model, uint64_t *done) {
+    *done = 0;
     if (run->load[0] != '\0' && run->resume[0] != '\0') {
         return ls_fail(LS_BAD_INPUT, "--load and --resume both say what to start from; give one of them");
     }
@@ -72,7 +74,29 @@ static ls_rc check_inputs(const ls_run *run, const ls_model *model) {
     LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data)); /* its size is part of the order */
     ls_training training = training_of(run, ls_impl_find(run->impl), global, data.count);
     LS_TRY(ls_training_read(run->resume, model, &training));
+    *done = training.steps;
     return check_left(run, &training);
+}
+
+/* Checkpoints are written after whole epochs, so --steps must leave room for one. done: steps that --resume begins with, after a
+ * whole epoch. */
+static ls_rc check_whole_epoch(const ls_run *run, uint64_t done) {
+    size_t local, global;
+    ls_dataset data = {0};
+    LS_TRY(ls_run_batches(run, &local, &global));
+    LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data));
+    size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
+    ls_sampler sampler = ls_run_sampler(run, data.count, ranks, 0);
+    size_t batch = ranks == 1 ? global : local;
+    uint64_t end = done + ls_sampler_length(&sampler) / batch + (ls_sampler_length(&sampler) % batch != 0);
+    if (run->steps >= end) {
+        return LS_OK;
+    }
+    return ls_fail(
+        LS_BAD_INPUT,
+        "--checkpoint: it is written after whole epochs, the %s after step %llu, and the run ends after step "
+        "%zu; raise --steps, or --save the parameters alone",
+        done > 0 ? "next" : "first", (unsigned long long)end, run->steps);
 }
 
 ls_rc ls_restore_check(const ls_run *run) {
@@ -80,7 +104,8 @@ ls_rc ls_restore_check(const ls_run *run) {
     ls_model model;
     ls_normalize normalize;
     LS_TRY(ls_run_model(run, &model, &normalize));
-    LS_TRY(check_inputs(run, &model));
+    uint64_t done;
+    LS_TRY(check_inputs(run, &model, &done));
     uint64_t bytes = (uint64_t)model.param_count * ls_dtype_size(run->dtype);
     if (run->save[0] != '\0') {
         LS_TRY(ls_state_check_output("--save", run->save, bytes));
@@ -99,6 +124,7 @@ ls_rc ls_restore_check(const ls_run *run) {
         return ls_fail(LS_BAD_INPUT, "--checkpoint: expected a file name that ends in %s, found '%s'", ending,
                        run->checkpoint);
     }
+    LS_TRY(check_whole_epoch(run, done));
     return ls_state_check_output("--checkpoint", run->checkpoint, bytes);
 }
 

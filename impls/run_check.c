@@ -41,12 +41,18 @@ static const struct wish *find_refused(const ls_run *run, const ls_impl *impl) {
     return NULL;
 }
 
+/* Whether the ranks of the run can meet where NCCL is how they do; else why not. */
+static bool can_meet(const ls_run *run, const ls_impl *impl, char *why, size_t size) {
+    bool meet = (impl->capabilities & LS_CAP_NCCL) != 0 && impl->ranks(run->devices) > 1;
+    return !meet || ls_platform_has_collectives(why, size);
+}
+
 bool ls_run_suits(const ls_run *run, const ls_impl *impl, char *why, size_t size) {
     const struct wish *refused = find_refused(run, impl);
     if (refused != NULL) {
         snprintf(why, size, "%s %s", refused->skipped, impl->name);
     }
-    return refused == NULL;
+    return refused == NULL && can_meet(run, impl, why, size);
 }
 
 static ls_rc check_impl(const ls_run *run) {
@@ -68,6 +74,9 @@ static ls_rc check_impl(const ls_run *run) {
     }
     if (run->nccl_register && !ls_nccl_register_available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "--nccl-register: %s", why);
+    }
+    if (!can_meet(run, impl, why, sizeof why)) {
+        return ls_fail(LS_BAD_INPUT, "%s cannot run on %zu devices: %s", impl->name, run->devices, why);
     }
     if (impl->available != NULL && !impl->available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);

@@ -42,6 +42,17 @@ bool ls_platform_memory_is_host(void) {
     return true;
 }
 
+bool ls_platform_has_collectives(char *why, size_t size) {
+    (void)vgpu_get_settings();
+    bool isolated = vgpu_mode.sched == VGPU_ISOLATE;
+    if (isolated) {
+        snprintf(
+            why, size,
+            "LOCKSTEP_VGPU_SCHED=isolate runs one operation at a time, and a collective runs on all ranks at once");
+    }
+    return !isolated;
+}
+
 bool ls_platform_wants_poison(void) {
     const char *asked = getenv("LOCKSTEP_POISON");
     (void)vgpu_get_settings();

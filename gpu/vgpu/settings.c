@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "gpu/base/error.h"
+#include "gpu/vgpu/math/direct.h"
 #include "gpu/vgpu/runtime.h"
 
 #if defined(__has_feature)
@@ -114,6 +115,9 @@ static void read_settings(void) {
     settings.memory = (memory + page - 1) / page * page;
     settings.fuses = read_switch("LOCKSTEP_VGPU_FUSE", true);
     settings.copies = read_switch("LOCKSTEP_VGPU_COPY_ENGINES", false);
+    if (direct_isa_select() == NULL) { /* after its line */
+        settings.status = cudaErrorInvalidDevice;
+    }
     read_modes();
 }
 

@@ -15,7 +15,8 @@ expect_error 2 "not an implementation" "$LOCKSTEP" sweep --impl dp,foo
 # Devices.
 expect_error 2 "17.*16|16.*17" "$LOCKSTEP" train --impl ddp --devices 17
 expect_error 2 "4.*3|3.*4" env LOCKSTEP_VGPU_COUNT=3 "$LOCKSTEP" verify --devices 4
-expect_error 2 "single" "$LOCKSTEP" train --impl single --devices 2
+expect_error 2 "single trains on one device, --devices says 2" "$LOCKSTEP" train --impl single --devices 2
+expect_exit 0 "$LOCKSTEP" train --impl single --data synthetic:64 --steps 1
 
 # Batches.
 expect_error 2 "batch" "$LOCKSTEP" train --impl ddp --devices 2 --data synthetic:100 --batch 51

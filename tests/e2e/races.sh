@@ -43,6 +43,35 @@ for bad in SCHED=often SCHED=fuzz:x GUARD=2 DELAY=kernel; do
   expect_error 2 "LOCKSTEP_VGPU_${bad%%=*} is '${bad#*=}', expected" env "LOCKSTEP_VGPU_$bad" "$LOCKSTEP" train --data synthetic:64
 done
 
+# Isolation takes every run but those whose ranks meet in collectives.
+export LOCKSTEP_VGPU_SCHED=isolate
+mode=isolate
+for case in "single 1" "dp 2" "ddp 1" "mpi 2"; do
+  read -ra arguments <<<"$case"
+  run "${arguments[@]}"
+done
+for ranks in threads processes; do
+  expect_error 2 "ddp cannot run on 2 devices: LOCKSTEP_VGPU_SCHED=isolate" "$LOCKSTEP" train --impl ddp --devices 2 \
+    --ranks $ranks --data synthetic:96 --steps 5
+done
+expect_error 2 "ddp cannot run here: LOCKSTEP_VGPU_SCHED=isolate" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=localhost \
+  MASTER_PORT=29500 "$LOCKSTEP" train --impl ddp --devices 2 --data synthetic:96 --steps 5
+small=(--impl all --model "$model" --data synthetic:96 --batch 4 --dtype float32 --bucket-bytes 4096)
+expect_exit 0 "$LOCKSTEP" verify "${small[@]}" --devices 1,2 --steps 1
+[ "$(grep -c 'SKIPPED(LOCKSTEP_VGPU_SCHED=isolate' "$work/out")" -eq 2 ] || fail "verify: $(cat "$work/out")"
+grep -q ' passed, 0 failed, 2 skipped' "$work/out" || fail "verify: $(tail -n 1 "$work/out")"
+expect_exit 0 "$LOCKSTEP" sweep "${small[@]}" --devices 2 --scaling weak --steps 2 -o "$work/isolated.jsonl"
+[ "$(grep -c 'SKIPPED: LOCKSTEP_VGPU_SCHED=isolate' "$work/out")" -eq 1 ] || fail "sweep: $(cat "$work/out")"
+unset LOCKSTEP_VGPU_SCHED
+
+# Before anything is printed, whatever the command.
+for command in info train verify sweep eval selftest micro; do
+  for bad in ISA=avx2 ISA=AVX9 COUNT=0 MEMORY=1 FUSE=off; do
+    expect_error 2 "environment: LOCKSTEP_VGPU_${bad%%=*} is '${bad#*=}', expected" env "LOCKSTEP_VGPU_$bad" "$LOCKSTEP" $command
+    [ ! -s "$work/out" ] || fail "$command in $bad: $(head -1 "$work/out")"
+  done
+done
+
 # No kernel is left out of the proof that kernels declare what they use.
 grep -oE 'ls_(kernel|conv|linear)_[a-z_]+\(' "$LOCKSTEP_SOURCE/gpu/kernels/kernels.h" "$LOCKSTEP_SOURCE/gpu/layer_math.h" -h |
   grep -vE '_(out_height|out_width|shape_check|pools)\(' | sort -u >"$work/kernels"

@@ -68,6 +68,13 @@ refused "ranks 2, this run has 1" --impl dp --devices 2
 refused "global batch 100, this run has 60" --impl ddp --devices 2 --batch 30
 refused "seed 3, this run has 4" --impl ddp --devices 2 --seed 4
 refused "samples=600, this run has .*samples=700" --impl ddp --devices 2 --data synthetic:700
+# A run that ends within its first epoch, or in the one after a checkpoint (of 6 steps), would write none.
+expect_error 2 "first after step 12, .* ends after step 11; .*--save" "$LOCKSTEP" train --impl single $run --steps 11 \
+  --checkpoint "$work/none.safetensors"
+[ ! -e "$work/none.safetensors" ] || fail "a checkpoint within an epoch"
+expect_exit 0 "$LOCKSTEP" train --impl single $run --steps 12 --checkpoint "$work/whole_epoch.safetensors"
+[ -s "$work/whole_epoch.safetensors" ] || fail "no checkpoint after a whole epoch"
+refused "next after step 12, .* ends after step 11" --impl ddp --devices 2 --steps 11 --checkpoint "$work/c.safetensors"
 expect_error 2 "ends in .safetensors" "$LOCKSTEP" train $run --checkpoint "$work/c.pth"
 expect_error 2 "/nonexistent" "$LOCKSTEP" train $run --checkpoint /nonexistent/c.safetensors
 head -c 1000 "$work/c.safetensors" >"$work/cut.safetensors"

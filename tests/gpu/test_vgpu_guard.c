@@ -202,6 +202,7 @@ static void bad_settings_are_refused(void **state) {
         "LOCKSTEP_VGPU_GUARD=yes",
         "LOCKSTEP_VGPU_FUSE=off",
         "LOCKSTEP_VGPU_COPY_ENGINES=2",
+        "LOCKSTEP_VGPU_ISA=avx2",
         "LOCKSTEP_VGPU_DELAY=",
         "LOCKSTEP_VGPU_DELAY=kernel",
         "LOCKSTEP_VGPU_DELAY=kernel=2",

@@ -236,6 +236,19 @@ static void a_run_survives_its_command_line(void **state) {
     }
 }
 
+static void single_takes_one_device_unless_told_otherwise(void **state) {
+    (void)state;
+    assert_int_equal(good(LS_COMMAND_TRAIN, "--impl single").run.devices, 1);
+    assert_int_equal(good(LS_COMMAND_TRAIN, "--impl ddp --impl single").run.devices, 1);
+    assert_int_equal(good(LS_COMMAND_TRAIN, "--devices 2 --impl single").run.devices, 2); /* which its check refuses */
+    assert_int_equal(good(LS_COMMAND_EVAL, "--impl single").run.devices, 1);
+    static const char *const others[] = {"--impl dp", "--impl ddp", "--impl mpi", "--impl single --impl ddp"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(good(LS_COMMAND_TRAIN, others[i]).run.devices, 2);
+    }
+    assert_int_equal(good(LS_COMMAND_VERIFY, "--impl single").device_count, 4); /* as many global batches */
+}
+
 static void optimizers_bring_their_defaults(void **state) {
     (void)state;
     ls_run run = good(LS_COMMAND_TRAIN, "--optimizer adam").run;
@@ -357,6 +370,7 @@ int main(void) {
         cmocka_unit_test(lists_keep_their_order),
         cmocka_unit_test(bad_values_are_refused_by_name),
         cmocka_unit_test(only_a_default_list_is_fitted_to_the_devices),
+        cmocka_unit_test(single_takes_one_device_unless_told_otherwise),
         cmocka_unit_test(optimizers_bring_their_defaults),
         cmocka_unit_test(verify_brings_its_own_defaults),
         cmocka_unit_test(losses_and_schedules),

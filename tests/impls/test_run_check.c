@@ -37,6 +37,34 @@ static void check(const ls_run *run, const char *why) {
     }
 }
 
+/* The least number of steps with which a checkpoint is written is that of an epoch, whatever its samples are dealt out to. */
+static void checkpoints_need_a_whole_epoch(void **state) {
+    (void)state;
+    const struct {
+        const char *impl;
+        size_t devices, batch, global_batch, epoch;
+        bool drop_last;
+    } cases[] = {
+        {"single", 1, 50, 0, 12, false}, {"single", 1, 64, 0, 10, false}, {"dp", 3, 50, 0, 4, false},
+        {"dp", 3, 50, 70, 9, false},     {"ddp", 2, 50, 0, 6, false},     {"ddp", 7, 43, 0, 2, false},
+        {"ddp", 7, 43, 0, 2, true},      {"ddp", 7, 85, 0, 2, false}, /* 600 / 7: 86 samples, the last repeated */
+        {"ddp", 7, 85, 0, 1, true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_run run = make(cases[i].impl, cases[i].devices);
+        run.batch = cases[i].batch;
+        run.global_batch = cases[i].global_batch;
+        run.drop_last = cases[i].drop_last;
+        snprintf(run.checkpoint, sizeof run.checkpoint, "./c.safetensors");
+        run.steps = cases[i].epoch;
+        check(&run, NULL);
+        run.steps--;
+        check(&run, "--checkpoint: it is written after whole epochs, the first after step");
+        run.checkpoint[0] = '\0';
+        check(&run, NULL);
+    }
+}
+
 static void impossible_runs_are_refused(void **state) {
     (void)state;
     ls_run run = make("ddp", 2);
@@ -264,10 +292,11 @@ static void place_comes_from_the_environment(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(impossible_runs_are_refused),  cmocka_unit_test(data_that_do_not_fit_are_refused),
-        cmocka_unit_test(outputs_are_checked_first),    cmocka_unit_test(missing_mpirun_names_the_package),
-        cmocka_unit_test(inputs_are_checked_first),     cmocka_unit_test(batches_follow_from_options),
-        cmocka_unit_test(nested_launchers_are_refused), cmocka_unit_test(place_comes_from_the_environment),
+        cmocka_unit_test(impossible_runs_are_refused),      cmocka_unit_test(data_that_do_not_fit_are_refused),
+        cmocka_unit_test(outputs_are_checked_first),        cmocka_unit_test(missing_mpirun_names_the_package),
+        cmocka_unit_test(inputs_are_checked_first),         cmocka_unit_test(batches_follow_from_options),
+        cmocka_unit_test(checkpoints_need_a_whole_epoch),   cmocka_unit_test(nested_launchers_are_refused),
+        cmocka_unit_test(place_comes_from_the_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,8 @@ const direct_isa *direct_isa_select(void) {
         }
     }
     ls_notice(
-        "LOCKSTEP_VGPU_ISA is '%s', expected baseline, AVX2 or AVX-512, and one that this processor has (its best "
-        "is %s)",
+        "environment: LOCKSTEP_VGPU_ISA is '%s', expected baseline, AVX2 or AVX-512, and one that this processor has; "
+        "unset it for its best, %s",
         wanted, usable[0]->name);
     return NULL;
 }
