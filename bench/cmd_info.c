@@ -15,7 +15,7 @@ static json_t *implementations(void) {
     json_t *list = json_array();
     for (size_t i = 0; ls_impls[i] != NULL; i++) {
         char why[256] = "";
-        bool available = ls_impls[i]->available == NULL || ls_impls[i]->available(why, sizeof why);
+        bool available = ls_impl_available(ls_impls[i], why, sizeof why);
         json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:s}", "name", ls_impls[i]->name, "summary",
                                               ls_impls[i]->summary, "available", available, "reason", why));
     }

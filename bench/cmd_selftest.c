@@ -60,7 +60,7 @@ static ls_rc find_impls(ls_selftest *test) {
     LS_TRY(ls_platform_device_count(&present));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const ls_impl *impl = ls_impl_find(names[i].name);
-        bool runs = impl != NULL && (impl->available == NULL || impl->available(why, sizeof why));
+        bool runs = impl != NULL && ls_impl_available(impl, why, sizeof why);
         bool fits = runs && ls_run_suits(&run, impl, why, sizeof why) &&
                     ((impl->capabilities & LS_CAP_MULTI_DEVICE) == 0 || !test->share ||
                      ls_devices_suffice(&run, impl, present, why, sizeof why));

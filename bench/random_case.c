@@ -143,24 +143,11 @@ static size_t least_share_of(size_t length, size_t batch, size_t devices) {
     return least;
 }
 
-/* What a rank of the run has: its samples of an epoch, and the batch of a step; false when the batches are impossible. */
-static bool rank_share(const ls_run *run, size_t count, size_t *length, size_t *batch) {
-    size_t local = 0, global = 0;
-    size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
-    ls_sampler sampler = ls_run_sampler(run, count, ranks, 0);
-    if (ls_run_batches(run, &local, &global) != LS_OK) {
-        return false;
-    }
-    *length = ls_sampler_length(&sampler);
-    *batch = global / ranks;
-    return true;
-}
-
 /* The same for the run, and for `single` on its global batch, which verification makes its yardstick. */
 static size_t least_share(const ls_run *run, size_t count) {
     size_t length = 0, batch = 0;
     size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
-    if (!rank_share(run, count, &length, &batch)) {
+    if (ls_run_share(run, count, &length, &batch) != LS_OK) {
         return 0;
     }
     size_t own = least_share_of(length, batch, run->devices / ranks);
@@ -195,7 +182,7 @@ static size_t draw_samples(ls_draws *d, const ls_random_network *network, ls_run
 /* Steps of the run in which a rank has a full batch. */
 static size_t full_steps(const ls_run *run, size_t count) {
     size_t length = 0, batch = 0;
-    if (!rank_share(run, count, &length, &batch)) {
+    if (ls_run_share(run, count, &length, &batch) != LS_OK) {
         return 0;
     }
     size_t epoch = (length + batch - 1) / batch;

@@ -40,10 +40,8 @@ static ls_rc add_point(const ls_options *options, const ls_impl *impl, const ls_
     ls_sweep_point *point = &plan->points[plan->count++];
     *point = (ls_sweep_point){.run = *run, .scaling = scaling};
     set_batches(options, point);
-    if (options->impl_all && !ls_run_suits(run, impl, point->skip, sizeof point->skip)) {
-        return LS_OK;
-    }
-    if (options->impl_all && impl->available != NULL && !impl->available(point->skip, sizeof point->skip)) {
+    if (options->impl_all && !(ls_run_suits(run, impl, point->skip, sizeof point->skip) &&
+                               ls_impl_available(impl, point->skip, sizeof point->skip))) {
         return LS_OK;
     }
     LS_TRY(ls_run_check(&point->run));

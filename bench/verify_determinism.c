@@ -101,10 +101,9 @@ static ls_rc compare_buckets(session *s, const ls_relation *relation, const ls_r
 static ls_rc compare_impls(session *s, const ls_relation *relation, const ls_run *base, cell *out) {
     const ls_impl *other = ls_impl_find(relation->other);
     char why[256];
-    bool here = other->available == NULL || other->available(why, sizeof why);
     ls_run run;
     plain_run(s, other, base->devices, &run);
-    if (!here || (base->devices > 1 && !known(other, LS_CAP_MULTI_DEVICE)) ||
+    if (!ls_impl_available(other, why, sizeof why) || (base->devices > 1 && !known(other, LS_CAP_MULTI_DEVICE)) ||
         !ls_run_suits(&run, other, why, sizeof why)) {
         return LS_OK;
     }
@@ -265,7 +264,7 @@ static ls_rc make_matrix(session *s) {
         for (size_t i = 0; i < o->impl_count; i++) {
             char why[256] = "";
             const ls_impl *impl = ls_impl_find(o->impls[i]);
-            bool here = impl->available == NULL || !o->impl_all || impl->available(why, sizeof why);
+            bool here = !o->impl_all || ls_impl_available(impl, why, sizeof why);
             if (here && exists(relation, impl->name)) {
                 LS_TRY(make_row(s, relation, impl));
             }
@@ -304,7 +303,7 @@ static ls_rc check_runs(const session *s) {
     for (size_t i = 0; i < o->impl_count; i++) {
         const ls_impl *impl = ls_impl_find(o->impls[i]);
         char why[256];
-        if (o->impl_all && impl->available != NULL && !impl->available(why, sizeof why)) {
+        if (o->impl_all && !ls_impl_available(impl, why, sizeof why)) {
             continue;
         }
         for (size_t d = 0; d < o->device_count; d++) {

@@ -115,13 +115,8 @@ static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const l
         runs = ls_devices_suffice(run, impl, present, point.skip, sizeof point.skip);
     }
     if (runs && options->impl_all) {
-        runs = ls_run_suits(run, impl, point.skip, sizeof point.skip);
-    }
-    if (runs && options->impl_all && impl->available != NULL) {
-        runs = impl->available(point.skip, sizeof point.skip);
-        if (!runs && point.skip[0] == '\0') {
-            snprintf(point.skip, sizeof point.skip, "%s cannot run here", impl->name);
-        }
+        runs = ls_run_suits(run, impl, point.skip, sizeof point.skip) &&
+               ls_impl_available(impl, point.skip, sizeof point.skip);
     }
     if (runs) {
         LS_TRY(ls_run_check(run));

@@ -87,9 +87,8 @@ static ls_rc begin(session *s) {
     at->run.timeout = s->options->run.timeout;
     at->start = ls_now_seconds();
     const ls_impl *impl = ls_impl_find(at->run.impl);
-    char why[256] = "not here";
-    bool here = impl->available == NULL || impl->available(why, sizeof why);
-    if (!here || !ls_run_suits(&at->run, impl, why, sizeof why)) {
+    char why[256];
+    if (!ls_impl_available(impl, why, sizeof why) || !ls_run_suits(&at->run, impl, why, sizeof why)) {
         at->outcome = (ls_random_outcome){.status = LS_SKIPPED};
         snprintf(at->outcome.reason, sizeof at->outcome.reason, "%s cannot run here: %s", impl->name, why);
         at->done = true;

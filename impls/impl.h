@@ -87,5 +87,7 @@ typedef struct ls_impl {
 /* NULL-ended. */
 extern const ls_impl *const ls_impls[];
 const ls_impl *ls_impl_find(const char *name);
+/* Whether impl can run on this machine; else why not, in words. why is empty where it can. */
+bool ls_impl_available(const ls_impl *impl, char *why, size_t size);
 
 #endif

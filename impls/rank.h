@@ -37,6 +37,10 @@ void ls_run_make_single(ls_run *run);
 /* Samples of a device and of all devices in a full step (from batch and global_batch). */
 ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);
 
+/* What a rank of the run has of `count` samples: its samples of an epoch, and those of a full step. LS_BAD_INPUT as
+ * ls_run_batches. */
+ls_rc ls_run_share(const ls_run *run, size_t count, size_t *length, size_t *batch);
+
 /* Epochs asked for, else the model's own: what the learning rate's schedule is laid out for. */
 size_t ls_run_epochs(const ls_run *run);
 

@@ -81,14 +81,11 @@ static ls_rc check_inputs(const ls_run *run, const ls_model *model, uint64_t *do
 /* Checkpoints are written after whole epochs, so --steps must leave room for one. done: steps that --resume begins with, after a
  * whole epoch. */
 static ls_rc check_whole_epoch(const ls_run *run, uint64_t done) {
-    size_t local, global;
+    size_t length, batch;
     ls_dataset data = {0};
-    LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data));
-    size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
-    ls_sampler sampler = ls_run_sampler(run, data.count, ranks, 0);
-    size_t batch = ranks == 1 ? global : local;
-    uint64_t end = done + ls_sampler_length(&sampler) / batch + (ls_sampler_length(&sampler) % batch != 0);
+    LS_TRY(ls_run_share(run, data.count, &length, &batch));
+    uint64_t end = done + length / batch + (length % batch != 0);
     if (run->steps >= end) {
         return LS_OK;
     }

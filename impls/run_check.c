@@ -78,7 +78,7 @@ static ls_rc check_impl(const ls_run *run) {
     if (!can_meet(run, impl, why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run on %zu devices: %s", impl->name, run->devices, why);
     }
-    if (impl->available != NULL && !impl->available(why, sizeof why)) {
+    if (!ls_impl_available(impl, why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "%s cannot run here: %s", impl->name, why);
     }
     return LS_OK;

@@ -1,4 +1,4 @@
-/* The data set of a run: its sampler, and whether its network fits it. */
+/* The data set of a run: its sampler, whether its network fits it, and a rank's share of it. */
 #include "impls/rank.h"
 
 ls_sampler ls_run_sampler(const ls_run *run, size_t count, size_t world, size_t rank) {
@@ -35,5 +35,15 @@ ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *da
                        run->data, data->channels, data->height, data->width, data->classes, model->name,
                        input->channels, input->height, input->width, model->classes);
     }
+    return LS_OK;
+}
+
+ls_rc ls_run_share(const ls_run *run, size_t count, size_t *length, size_t *batch) {
+    size_t local, global;
+    LS_TRY(ls_run_batches(run, &local, &global));
+    size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
+    ls_sampler sampler = ls_run_sampler(run, count, ranks, 0);
+    *length = ls_sampler_length(&sampler);
+    *batch = global / ranks;
     return LS_OK;
 }

@@ -1,6 +1,7 @@
 /* The implementations. A new one is one file and one line here. */
 #include "impls/table.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const ls_impl *const ls_impls[] = {
@@ -14,4 +15,13 @@ const ls_impl *ls_impl_find(const char *name) {
         }
     }
     return NULL;
+}
+
+bool ls_impl_available(const ls_impl *impl, char *why, size_t size) {
+    why[0] = '\0';
+    bool available = impl->available == NULL || impl->available(why, size);
+    if (!available && why[0] == '\0') {
+        snprintf(why, size, "%s cannot run here", impl->name);
+    }
+    return available;
 }

@@ -89,20 +89,22 @@ def rate(group: Group, contender: Contender, program: str, data: str) -> float:
     return group.world * BATCH / statistics.median(seconds)
 
 
-def images_of(contender: Contender, world: int, folder: str, images: np.ndarray, labels: np.ndarray) -> str:
-    """The folder of a contender's images, as many as its steps take."""
-    count = (WARMUP + contender.timed) * BATCH * world
-    return write_set(os.path.join(folder, f"speed-{world}-{contender.timed}"), images[:count], labels[:count])
+def images_for(timed: int, world: int, folder: str, images: np.ndarray, labels: np.ndarray) -> str:
+    """The folder of as many images as so many timed steps take."""
+    count = (WARMUP + timed) * BATCH * world
+    return write_set(os.path.join(folder, f"speed-{world}-{timed}"), images[:count], labels[:count])
 
 
 def measure_group(group: Group, program: str, folder: str, images: np.ndarray, labels: np.ndarray, rounds: int,
                   draw: random.Random) -> Iterator[Ratio]:
     contenders = [group.ours, *(contender for contender, _ in group.theirs)]
-    data = [images_of(contender, group.world, folder, images, labels) for contender in contenders]
+    data = {timed: images_for(timed, group.world, folder, images, labels)
+            for timed in {contender.timed for contender in contenders}}
     rates: List[List[float]] = [[] for _ in contenders]
     for order in latin_orders(len(contenders), rounds, draw):
         for place in order:
-            rates[place].append(rate(group, contenders[place], program, data[place]))
+            contender = contenders[place]
+            rates[place].append(rate(group, contender, program, data[contender.timed]))
     for place, (contender, at_least) in enumerate(group.theirs, 1):
         logs = [math.log(a / b) for a, b in zip(rates[0], rates[place])]
         low, high = sign_test_interval(logs)

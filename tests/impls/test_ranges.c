@@ -96,6 +96,10 @@ static void test_ddp(void **state) {
     (void)snprintf(expected, sizeof expected, "step 0(input()scale()forward()loss()backward(%s)update())wait()",
                    trace_buckets(&run, &model, "bucket", "", "join()"));
     assert_string_equal(t.text, expected);
+    run.bucket_bytes = SIZE_MAX; /* one bucket, and so no other stream to join */
+    trace_steps(&run, 1, &t);
+    assert_string_equal(t.text, "step 0(input()scale()forward()loss()backward(bucket 0())update())wait()");
+    run_of(&run, "ddp", 1);
     run.reverse_buckets = true; /* reduced after backward */
     trace_steps(&run, 1, &t);
     assert_non_null(strstr(t.text, "backward()bucket "));

@@ -16,9 +16,9 @@ enum { VECTOR_BYTES = 16 };
 /* What the registers hold sums for: weight gradients are computed for one of these numbers of output channels together, products
  * of matrices for as many vectors of columns, or 2, or 1. */
 #if defined(__AVX512F__)
-enum { OUTS_FEW = 2, OUTS_SOME = 4, OUTS_MOST = 5, VECTORS_MOST = 4 };
+enum { MANY_REGISTERS = 1, OUTS_FEW = 2, OUTS_SOME = 4, OUTS_MOST = 5, VECTORS_MOST = 4 };
 #else
-enum { OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW, VECTORS_MOST = 2 };
+enum { MANY_REGISTERS = 0, OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW, VECTORS_MOST = 2 };
 #endif
 
 /* Keeps a loaded vector in a register: compilers fold a load into each multiply-add that uses it, and loads are what
@@ -92,7 +92,7 @@ static size_t vectors_together(size_t left) {
 
 /* Fetches lines that will be read, or written, soon and lie too far from those at hand to be foreseen. */
 static inline __attribute__((always_inline)) void announce(const void *memory, size_t bytes, const int write) {
-    for (size_t at = 0; at < bytes; at += 64) {
+    for (size_t at = 0; at < bytes; at += DIRECT_LINE) {
         if (write) {
             __builtin_prefetch((const char *)memory + at, 1);
         } else {
@@ -131,6 +131,7 @@ const direct_isa DIRECT_ISA = {
     .name = DIRECT_ISA_NAME,
     .description = "direct, " DIRECT_ISA_NAME,
     .vector_bytes = VECTOR_BYTES,
+    .many_registers = MANY_REGISTERS,
     .outs = OUTS_MOST,
     .vectors = VECTORS_MOST,
     .forward = {forward_float, forward_double},

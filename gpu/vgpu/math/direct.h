@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 enum { DIRECT_LANES = 16 };
+enum { DIRECT_LINE = 64 }; /* bytes of a cache line */
 
 /* Output position p of an axis reads `count` neighbouring sources from `source` on, with the taps tap, tap + step, ... Only
  * sources inside the image are named, so that the loops need no test for the border. */
@@ -103,6 +104,7 @@ typedef struct direct_isa {
     const char *name;        /* baseline, AVX2 or AVX-512 */
     const char *description; /* "direct, <name>" */
     size_t vector_bytes;
+    int many_registers; /* for vectors, 32 and not 16: they hold sums of two pixels, and of more than two outputs */
     /* Packs the weights, then y = gather(x) + bias, or the pooling of it; bias may be NULL. index: the pooling's. */
     void (*forward[2])(const direct_gather *plan, size_t blocks, const void *x, const void *weight, const void *bias,
                        void *y, uint8_t *index);

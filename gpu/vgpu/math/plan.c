@@ -48,8 +48,8 @@ size_t direct_group(size_t channels) {
 }
 
 /* Input channels of which what one output reads, and as many columns again, fit the cache, in equal chunks, as few as may be. */
-static size_t choose_chunk(const direct_gather *g, size_t element, size_t vector_bytes) {
-    size_t fits = vector_bytes < DIRECT_LANES * sizeof(float) ? chunk_bytes : wide_chunk_bytes;
+static size_t choose_chunk(const direct_isa *isa, const direct_gather *g, size_t element) {
+    size_t fits = isa->many_registers ? wide_chunk_bytes : chunk_bytes;
     size_t rows = g->tap_rows < g->in_height ? g->tap_rows : g->in_height;
     size_t columns = 2 * g->tap_columns < g->in_width ? 2 * g->tap_columns : g->in_width;
     size_t bytes = (rows * columns * DIRECT_LANES + g->tap_rows * g->tap_columns * g->group) * element;
@@ -58,9 +58,9 @@ static size_t choose_chunk(const direct_gather *g, size_t element, size_t vector
     return chunks > 1 ? (g->in_channels + chunks - 1) / chunks : g->in_channels;
 }
 
-static ls_rc gather_alloc(direct_gather *g, size_t element, size_t vector_bytes) {
+static ls_rc gather_alloc(const direct_isa *isa, direct_gather *g, size_t element) {
     g->group = direct_group(g->out_channels);
-    g->chunk = choose_chunk(g, element, vector_bytes);
+    g->chunk = choose_chunk(isa, g, element);
     size_t weights = direct_round_up(g->out_channels, g->group) * g->in_channels * g->tap_rows * g->tap_columns;
     g->rows = ls_calloc(g->out_height, sizeof *g->rows, "rows of a convolution");
     g->columns = ls_calloc(g->out_width, sizeof *g->columns, "columns of a convolution");
@@ -68,7 +68,7 @@ static ls_rc gather_alloc(direct_gather *g, size_t element, size_t vector_bytes)
     return g->rows != NULL && g->columns != NULL && g->packed != NULL ? LS_OK : LS_DEVICE_FAILED;
 }
 
-static ls_rc plan_forward(const ls_conv_shape *s, size_t element, size_t vector_bytes, direct_gather *g) {
+static ls_rc plan_forward(const direct_isa *isa, const ls_conv_shape *s, size_t element, direct_gather *g) {
     size_t window = s->kernel_height * s->kernel_width;
     *g = (direct_gather){.in_channels = s->in_channels,
                          .in_height = s->in_height,
@@ -82,13 +82,13 @@ static ls_rc plan_forward(const ls_conv_shape *s, size_t element, size_t vector_
                          .out_step = (ptrdiff_t)(s->in_channels * window),
                          .in_step = (ptrdiff_t)window,
                          .weight_tap_step = 1};
-    LS_TRY(gather_alloc(g, element, vector_bytes));
+    LS_TRY(gather_alloc(isa, g, element));
     forward_ranges(s->in_height, g->out_height, s->kernel_height, s->stride, s->padding, g->rows);
     forward_ranges(s->in_width, g->out_width, s->kernel_width, s->stride, s->padding, g->columns);
     return LS_OK;
 }
 
-static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, size_t vector_bytes, direct_gather *g) {
+static ls_rc plan_backward_input(const direct_isa *isa, const ls_conv_shape *s, size_t element, direct_gather *g) {
     size_t window = s->kernel_height * s->kernel_width;
     *g = (direct_gather){.in_channels = s->out_channels,
                          .in_height = ls_conv_out_height(s),
@@ -103,7 +103,7 @@ static ls_rc plan_backward_input(const ls_conv_shape *s, size_t element, size_t 
                          .out_step = (ptrdiff_t)window,
                          .in_step = (ptrdiff_t)(s->in_channels * window),
                          .weight_tap_step = -1};
-    LS_TRY(gather_alloc(g, element, vector_bytes));
+    LS_TRY(gather_alloc(isa, g, element));
     backward_ranges(s->in_height, g->in_height, s->kernel_height, s->stride, s->padding, g->rows);
     backward_ranges(s->in_width, g->in_width, s->kernel_width, s->stride, s->padding, g->columns);
     return LS_OK;
@@ -124,7 +124,7 @@ static void choose_tiles(const direct_isa *isa, const ls_conv_shape *s, size_t e
     c->tile_blocks = 1;
     if (c->tile_rows == c->out_height && s->padding == 0) {
         size_t walk = walk_bytes(s, c->tile_rows, isa->outs, element);
-        size_t most = isa->outs > 2 ? far_tile_bytes : tile_bytes;
+        size_t most = isa->many_registers ? far_tile_bytes : tile_bytes;
         c->tile_blocks = walk > 0 && most / walk > 1 ? most / walk : 1;
     }
     size_t dy_bytes = c->out_channels * c->tile_blocks * c->tile_rows * c->out_width * DIRECT_LANES * element;
@@ -192,9 +192,9 @@ ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dt
                         direct_plans *plans) {
     size_t element = ls_dtype_size(dtype);
     *plans = (direct_plans){.dtype = dtype, .max_batch = max_batch};
-    ls_rc rc = plan_forward(shape, element, isa->vector_bytes, &plans->forward);
+    ls_rc rc = plan_forward(isa, shape, element, &plans->forward);
     if (rc == LS_OK) {
-        rc = plan_backward_input(shape, element, isa->vector_bytes, &plans->backward_input);
+        rc = plan_backward_input(isa, shape, element, &plans->backward_input);
     }
     if (rc == LS_OK) {
         rc = plan_backward_params(isa, shape, element, max_batch, &plans->backward_params);

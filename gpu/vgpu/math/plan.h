@@ -12,8 +12,6 @@ struct ls_math {
     size_t scratch_bytes;
 };
 
-enum { DIRECT_LINE = 64 }; /* bytes of a cache line */
-
 /* The smallest multiple of unit from value on. */
 static inline size_t direct_round_up(size_t value, size_t unit) {
     return (value + unit - 1) / unit * unit;
