@@ -82,8 +82,9 @@ ls_rc ls_conv_backward_params(ls_conv *conv, size_t batch, const void *x, const 
 void ls_conv_close(ls_conv *conv);
 
 /* A max-pooling behind a convolution, and perhaps a relu behind that, computed in the same pass where the engine can: the
- * convolution's own outputs and their gradients are then never in memory. The numbers are those of the separate kernels, bit for
- * bit (gpu/kernels/maxpool.cu, relu.cu). */
+ * convolution's own outputs and their gradients are then never in memory. Outputs are those of the separate kernels, bit for bit
+ * (gpu/kernels/maxpool.cu, relu.cu); gradients are sums of the same products, less those with a gradient of zero, in an order of
+ * their own, so that an infinity or NaN which only such zeros meet does not spread. */
 typedef struct ls_conv_pool {
     size_t kernel; /* and stride: windows lie side by side */
     bool relu;

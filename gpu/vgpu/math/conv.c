@@ -112,7 +112,7 @@ static ls_rc direct_attach(void *state, const ls_conv_pool *pool) {
                        "%zu outputs, 15 at most, and no other before",
                        pool->kernel, pool->kernel, plan->out_height, plan->out_width);
     }
-    LS_TRY(direct_plans_pool(&conv->plans, pool->kernel, pool->relu));
+    LS_TRY(direct_plans_pool(conv->math->isa, &conv->plans, pool->kernel, pool->relu));
     conv->pool = *pool;
     return LS_OK;
 }

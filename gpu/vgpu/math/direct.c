@@ -21,15 +21,21 @@ enum { MANY_REGISTERS = 1, OUTS_FEW = 2, OUTS_SOME = 4, OUTS_MOST = 5, VECTORS_M
 enum { MANY_REGISTERS = 0, OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_FEW, VECTORS_MOST = 2 };
 #endif
 
+/* Sums of sparse gradients in registers, beside a value; so few that each needs another to take turns with. */
+enum { SPARSE_SUMS = MANY_REGISTERS ? 28 : 14, FEW_SUMS = 4 };
+
 /* Keeps a loaded vector in a register: compilers fold a load into each multiply-add that uses it, and loads are what
  * limits loops that use a value twice. */
 #if defined(__x86_64__)
 #define IN_REGISTER(value) __asm__("" : "+v"(value))
+/* The same of an address, to which compilers else add what is already added in others. */
+#define IN_POINTER(value) __asm__("" : "+r"(value))
 /* No load from here on begins before these sums are made: clang would load all that a step of a loop reads, and run out of
  * registers. */
 #define THEN_LOAD(a, b, c, d, e) __asm__ volatile("" : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e) : : "memory")
 #else
 #define IN_REGISTER(value)       ((void)0)
+#define IN_POINTER(value)        ((void)0)
 #define THEN_LOAD(a, b, c, d, e) ((void)0)
 #endif
 
@@ -40,40 +46,12 @@ enum { MANY_REGISTERS = 0, OUTS_FEW = 2, OUTS_SOME = OUTS_FEW, OUTS_MOST = OUTS_
 #define UNROLL(times) PRAGMA(GCC unroll times)
 #endif
 
-/* A maximum so far and its number, and a value that comes later: direct_pool.inc. One choice is one instruction here, of which
- * gcc makes two out of the operators of C. */
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#define TAKE_float(top, at, after, after_at)                                                        \
-    do {                                                                                            \
-        const __mmask16 later = _mm512_cmp_ps_mask((__m512)(after), (__m512)(top), _CMP_GT_OQ) |    \
-                                _mm512_cmp_ps_mask((__m512)(after), (__m512)(after), _CMP_UNORD_Q); \
-        (top) = (vector_float)_mm512_mask_mov_ps((__m512)(top), later, (__m512)(after));            \
-        (at) = (mask_float)_mm512_mask_mov_epi32((__m512i)(at), later, (__m512i)(after_at));        \
-    } while (0)
-#define TAKE_double(top, at, after, after_at)                                                        \
-    do {                                                                                             \
-        const __mmask8 later = _mm512_cmp_pd_mask((__m512d)(after), (__m512d)(top), _CMP_GT_OQ) |    \
-                               _mm512_cmp_pd_mask((__m512d)(after), (__m512d)(after), _CMP_UNORD_Q); \
-        (top) = (vector_double)_mm512_mask_mov_pd((__m512d)(top), later, (__m512d)(after));          \
-        (at) = (mask_double)_mm512_mask_mov_epi64((__m512i)(at), later, (__m512i)(after_at));        \
-    } while (0)
-#endif
+#include "gpu/vgpu/math/direct_shuffle.h"
 
-/* The first halves of two vectors of 16 bytes, one value of each in turn, and the second halves. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
-#define INTERLEAVE_float(a, b, low, high) \
-    (low = __builtin_shufflevector(a, b, 0, 4, 1, 5), high = __builtin_shufflevector(a, b, 2, 6, 3, 7))
-#define INTERLEAVE_double(a, b, low, high) \
-    (low = __builtin_shufflevector(a, b, 0, 2), high = __builtin_shufflevector(a, b, 1, 3))
-#endif
-#endif
-
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b)  JOIN_(a, b)
+#define NAMED_(a, b) a##_##b
+#define NAMED(a, b)  NAMED_(a, b)
 /* The name of a function or type for the element type at hand. */
-#define TYPED(name) JOIN(name, REAL)
+#define TYPED(name) NAMED(name, REAL)
 
 static size_t smaller(size_t a, size_t b) {
     return a < b ? a : b;
@@ -101,13 +79,25 @@ static inline __attribute__((always_inline)) void announce(const void *memory, s
     }
 }
 
+/* As many bytes as 16 hold elements. */
+typedef uint32_t piece_float;
+typedef uint16_t piece_double;
+
 /* The integers of the same size. */
 typedef int32_t integer_float;
 typedef int64_t integer_double;
 
 #define REAL float
 /* in this order */
+#include "gpu/vgpu/math/direct_vector.inc"
+
 #include "gpu/vgpu/math/direct_pool.inc"
+
+#include "gpu/vgpu/math/direct_sparse.inc"
+
+#include "gpu/vgpu/math/direct_sparse_input.inc"
+
+#include "gpu/vgpu/math/direct_sparse_params.inc"
 
 #include "gpu/vgpu/math/direct_correlate.inc"
 
@@ -117,7 +107,15 @@ typedef int64_t integer_double;
 #undef REAL
 #define REAL double
 /* in this order */
+#include "gpu/vgpu/math/direct_vector.inc"
+
 #include "gpu/vgpu/math/direct_pool.inc"
+
+#include "gpu/vgpu/math/direct_sparse.inc"
+
+#include "gpu/vgpu/math/direct_sparse_input.inc"
+
+#include "gpu/vgpu/math/direct_sparse_params.inc"
 
 #include "gpu/vgpu/math/direct_correlate.inc"
 

@@ -21,19 +21,68 @@ typedef struct direct_range {
     size_t source, tap, count;
 } direct_range;
 
+/* Samples by themselves, the channels of a pixel side by side: [sample][row][column][rows_together][channel], rows and columns
+ * with the padding around them. A pixel holds the channels of its own row and of the rows below it, rows_together in all, so that
+ * what a kernel of as many rows covers in a row of pixels is one run of values. */
+typedef struct direct_image {
+    size_t rows, columns, rows_together, channels;
+    size_t elements, stride; /* of a sample, and from one to the next: more, since whole vectors are read and written */
+    uint32_t *pixel;         /* [elements]: (channel*height + row)*width + column in a block; UINT32_MAX: padding */
+    void *samples;
+} direct_image;
+
+/* Behind a max-pooling, one of the side*side outputs under a window has a gradient, and with a relu perhaps none. The gradients of
+ * the convolution are sums over those that are not zero, sample by sample. Each of these has an *entry* in a list: its value and
+ * an offset, the place of what it is multiplied by. */
+
+/* The gradient of the input: for each window an entry adds a multiple of its channel's kernel to the image. */
+typedef struct direct_sparse_input {
+    direct_image image;     /* of 16 samples */
+    size_t chunk;           /* output channels whose entries are in lists at the same time */
+    size_t window_rows;     /* rows of windows likewise */
+    size_t capacity;        /* of a list */
+    size_t foot_rows;       /* rows of the image that the kernel reaches from anywhere under a window */
+    size_t vectors, parts;  /* a row of them is `parts` parts of so many vectors */
+    size_t table_row;       /* elements from a row to the next */
+    size_t table_rows;      /* of a part: the kernel's, with zeros around them for the other places under a window */
+    void *table;            /* [chunk][part][row][channel][column under the window][vectors]: weights */
+    void *values, *offsets; /* [window][16][capacity]; offsets are integers as wide as the elements */
+    size_t *counts;         /* [window][16] */
+} direct_sparse_input;
+
+/* The gradient of the parameters: an entry adds a multiple of what the kernel covers in the image. A list is of a channel and of
+ * as many samples as 16 bytes hold elements, a piece. */
+typedef struct direct_sparse_params {
+    direct_image image;    /* of 16 samples */
+    size_t window_rows;    /* rows of windows whose entries are in lists at the same time */
+    size_t capacity;       /* of a list */
+    size_t kernel_groups;  /* of rows_together kernel rows */
+    size_t vectors, parts; /* such a group is `parts` parts of so many vectors */
+    void *places; /* [window][sample of a piece]: integers as wide as the elements, where its first pixel lies */
+    void *values, *offsets; /* [piece][channel][capacity] */
+    size_t *counts;         /* [piece][channel] */
+    void *sums;             /* [channel][kernel group][part][vectors] */
+    void *bias_sums;        /* [channel], a vector each */
+} direct_sparse_params;
+
 /* A max-pooling behind a convolution, of windows that lie side by side, computed in the same pass: outputs go from the
- * convolution's rows in the first-level cache to the pooling's; backward, gradients go from the pooling's to a part of the
- * convolution's, which is there to be read at once. */
+ * convolution's rows in the first-level cache to the pooling's. */
 typedef struct direct_pool {
     size_t side; /* of a window */
     int relu;    /* behind the pooling */
-    size_t channels, in_height, in_width, out_height, out_width;
-    size_t strip_columns; /* windows of a row that are computed together */
+    size_t channels, out_height, out_width;
+    size_t in_channels, kernel_height, kernel_width, stride; /* of the convolution */
+    size_t input_pixels;                                     /* in_channels*in_height*in_width of the convolution */
+    size_t strip_columns;                                    /* windows of a row that are computed together */
     void *strip;          /* [2][group][side][strip_columns*side][16]: what these windows cover, of one block or two */
-    void
-        *spread; /* [2][channels][in_height][in_width][16]: gradients of the convolution, of a tile or a block or two */
-    void *numbers; /* [strip_columns][16]: integers as wide as the elements */
+    void *numbers;        /* [strip_columns][16]: integers as wide as the elements */
+    uint8_t kept[256][8]; /* the members of each set of 8, whose numbers are a number's bits, side by side */
+    direct_sparse_input input;
+    direct_sparse_params params;
 } direct_pool;
+
+/* Vectors of a part of a row in the sparse gradients, at most. */
+enum { SPARSE_VECTORS = 8 };
 
 /* Gradients that a convolution gets. */
 typedef struct direct_gradient {
@@ -70,7 +119,7 @@ typedef struct direct_correlation {
     size_t in_channels, in_height, in_width;
     size_t out_channels, out_height, out_width;
     size_t stride, padding;
-    direct_pool *pool;  /* NULL: none */
+    direct_pool *pool;  /* NULL: none; else dy is the pooling's, and all below is not used */
     size_t taps;        /* in_channels * kernel height * kernel width */
     size_t *tap_offset; /* [taps rounded up to DIRECT_TAPS]: elements from a pixel's window corner in a padded block */
     size_t tile_blocks; /* blocks and output rows that are walked with the sums in registers */

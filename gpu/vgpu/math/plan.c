@@ -191,7 +191,7 @@ void *direct_memory(size_t count, size_t element, const char *what) {
 ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch,
                         direct_plans *plans) {
     size_t element = ls_dtype_size(dtype);
-    *plans = (direct_plans){.dtype = dtype, .max_batch = max_batch};
+    *plans = (direct_plans){.shape = *shape, .dtype = dtype, .max_batch = max_batch};
     ls_rc rc = plan_forward(isa, shape, element, &plans->forward);
     if (rc == LS_OK) {
         rc = plan_backward_input(isa, shape, element, &plans->backward_input);
@@ -218,6 +218,6 @@ void direct_plans_free(direct_plans *plans) {
     free(plans->backward_params.padded);
     free(plans->pool.strip);
     free(plans->pool.numbers);
-    free(plans->pool.spread);
+    direct_sparse_free(&plans->pool);
     *plans = (direct_plans){0};
 }

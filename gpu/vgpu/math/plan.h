@@ -22,6 +22,7 @@ void *direct_memory(size_t count, size_t element, const char *what);
 
 /* Plans of one convolution; the memory that they name belongs to them. */
 typedef struct direct_plans {
+    ls_conv_shape shape;
     ls_dtype dtype;
     size_t max_batch;
     direct_gather forward, backward_input;
@@ -34,7 +35,11 @@ ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dt
                         direct_plans *plans);
 void direct_plans_free(direct_plans *plans);
 /* Adds a pooling of windows of `side`, and a relu or not. The plans stay where they are from now on. */
-ls_rc direct_plans_pool(direct_plans *plans, size_t side, int relu);
+ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side, int relu);
+
+/* Plans the gradients behind a pooling whose sizes are set. What there is after a failure goes with direct_sparse_free. */
+ls_rc direct_sparse_make(const direct_isa *isa, const ls_conv_shape *shape, size_t element, direct_pool *pool);
+void direct_sparse_free(direct_pool *pool);
 
 /* Plans of one linear layer; the memory that they name belongs to them. */
 typedef struct direct_linear {
