@@ -60,12 +60,22 @@ double ls_micro_layer_flops(const ls_layer *layer, const ls_model *model) {
     return 2 * positions * (double)model->params[layer->weight].count;
 }
 
+/* Behind a max-pooling of windows side by side one output of a window has a gradient. */
+static double gradient_share(const ls_layer *layer, size_t behind) {
+    const ls_layer *pool = &layer[1];
+    if (behind == 0 || layer->kind != LS_LAYER_CONV || pool->kind != LS_LAYER_MAXPOOL || pool->kernel != pool->stride) {
+        return 1;
+    }
+    return (double)ls_shape_features(pool->out) / (double)ls_shape_features(layer->out);
+}
+
 double ls_micro_step_flops(const ls_model *model) {
     double total = 0;
     bool first = true;
     for (size_t i = 0; i < model->layer_count; i++) {
         double flops = ls_micro_layer_flops(&model->layers[i], model);
-        total += (first && flops > 0 ? 2 : 3) * flops;
+        double gradient = flops * gradient_share(&model->layers[i], model->layer_count - 1 - i);
+        total += flops + (first && flops > 0 ? 1 : 2) * gradient;
         first = first && flops == 0;
     }
     return total;

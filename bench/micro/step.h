@@ -30,8 +30,9 @@ void ls_micro_batch_free(ls_micro_batch *batch);
  * weights of conv or linear. The passes to its parameters and to its input take as many each. */
 double ls_micro_layer_flops(const ls_layer *layer, const ls_model *model);
 
-/* Those of forward and backward of one sample: three times the forward pass, less the first layer's gradient with respect to
- * the input, which nobody needs. */
+/* Those of forward and backward of one sample that nothing avoids: three times the forward pass, less the first layer's gradient with
+ * respect to the input, which nobody needs, and less the products with gradients that are zero for every input: behind a
+ * max-pooling of windows side by side those of all outputs but one of a window, whoever computes them. */
 double ls_micro_step_flops(const ls_model *model);
 
 #endif
