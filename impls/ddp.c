@@ -1,7 +1,7 @@
 /* ddp: DistributedDataParallel. One rank a device, ranks as processes or as threads of one process. As PyTorch's reducer
  * (torch/csrc/distributed/c10d/reducer.cpp): parameters are broadcast from rank 0 once; gradients are gathered in buckets
- * in the order in which backward makes them ready; a full bucket is multiplied by 1/W and summed over the ranks by an
- * allreduce, buckets strictly in index order, while backward goes on.
+ * in the order in which backward makes them ready; a full bucket is multiplied by 1/W and summed over the ranks by one
+ * allreduce (ls_ddp_mean), buckets strictly in index order, while backward goes on.
  *
  * Two streams: the replica's (compute) and the communication stream. A bucket's allreduce waits for the event after its last
  * gradient. The last allreduce of a step has no backward left to hide under: it goes on the compute stream, behind the others,
@@ -9,11 +9,11 @@
  * next step's backward follow it there, so no gradient is overwritten while it is being reduced. */
 #include <stdlib.h>
 
-#include "gpu/kernels/kernels.h"
 #include "gpu/range.h"
 #include "impls/buckets.h"
 #include "impls/ddp_comm.h"
 #include "impls/ddp_fingerprint.h"
+#include "impls/ddp_mean.h"
 #include "impls/ddp_overlap.h"
 #include "impls/ddp_register.h"
 #include "impls/ddp_watch.h"
@@ -32,6 +32,7 @@ typedef struct ddp {
     ls_replica *replica;
     cudaStream_t compute, communication;
     ls_ddp_watch watch; /* owns the communicator */
+    ls_ddp_mean mean;   /* what the gradients are reduced by */
     void *registered;   /* of the gradients, with --nccl-register */
     ls_ddp_overlap overlap;
     ls_counters counters;
@@ -127,6 +128,7 @@ static ls_rc open_all(ddp *d, const ls_run *run, size_t max_batch) {
     LS_CUDA(cudaEventCreateWithFlags(&d->reduced, cudaEventDisableTiming));
     LS_TRY(ls_ddp_overlap_open(&d->overlap));
     LS_TRY(open_communicator(d, run));
+    LS_TRY(ls_ddp_mean_open(&d->watch, d->dtype, ls_setup_share(d->rank.world), &d->mean));
     if (run->nccl_register) {
         LS_TRY(ls_ddp_register_open(&d->watch, ls_replica_grads(d->replica),
                                     d->model->param_count * ls_dtype_size(d->dtype), &d->registered));
@@ -146,6 +148,7 @@ static void ddp_close(void *self) {
         (void)cudaStreamSynchronize(d->compute);
         ls_step_graph_close(&d->graph);
         ls_ddp_register_close(&d->watch, d->communication, d->registered);
+        ls_ddp_mean_close(&d->watch, &d->mean);
     }
     ls_ddp_watch_close(&d->watch, d->failed);
     if (d->failed && d->rank.shared != NULL) {
@@ -203,15 +206,17 @@ static ls_rc enqueued(ddp *d, cudaStream_t stream) {
 static ls_rc allreduce(ddp *d, const ls_bucket *bucket, void *grads, cudaStream_t stream) {
     size_t count = bucket->count;
     ncclDataType_t type = ls_dtype_nccl(d->dtype);
+    ncclRedOp_t op = d->mean.op;
     bool last_rank = d->rank.rank == d->rank.world - 1;
     if (LS_MUTANT(count_differs) && last_rank) {
         count--;
     }
     if (LS_MUTANT(type_differs) && last_rank) {
         type = ncclInt32;
+        op = ncclSum; /* the other is of the gradients' type alone, and would be refused here, not at the peers */
     }
     LS_TRY(ls_ddp_watch_begin(&d->watch));
-    ls_rc rc = ls_ddp_watch_check(&d->watch, ncclAllReduce(grads, grads, count, type, ncclSum, d->watch.comm, stream),
+    ls_rc rc = ls_ddp_watch_check(&d->watch, ncclAllReduce(grads, grads, count, type, op, d->watch.comm, stream),
                                   "ncclAllReduce", __FILE__, __LINE__);
     ls_ddp_watch_end(&d->watch);
     return rc;
@@ -256,8 +261,6 @@ static ls_rc reduce_bucket(ddp *d, size_t index, bool last) {
         return LS_OK;
     }
     LS_TRY(ls_mutant_term(&place, bucket->offset, bucket->count, flat));
-    /* Multiplied by the reciprocal before the sum, not divided after it, as PyTorch's reducer does. */
-    LS_CUDA(ls_kernel_scale(stream, d->dtype, bucket->count, ls_setup_share(d->rank.world), grads));
     if (index == 0) {
         LS_TRY(ls_ddp_overlap_reduction(&d->overlap, stream));
     }

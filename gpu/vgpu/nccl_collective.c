@@ -43,6 +43,27 @@ static ncclResult_t check_buffer(const call *c, const char *which, const void *b
     return ncclSuccess;
 }
 
+/* The operation into a descriptor. */
+static ncclResult_t describe_op(const call *c, nccl_descriptor *what) {
+    nccl_user_op made;
+    what->op = (uint8_t)c->op;
+    if ((unsigned)c->op < ncclNumOps) {
+        return ncclSuccess;
+    }
+    if (!nccl_user_op_find(c->comm, c->op, &made)) {
+        return nccl_fail(ncclInvalidArgument, "%s: operation %d is not of this communicator", nccl_kind_name(c->kind),
+                         (int)c->op);
+    }
+    if (made.dtype != c->dtype) {
+        return nccl_fail(ncclInvalidArgument, "%s: operation %d was made for %s, not for %s", nccl_kind_name(c->kind),
+                         (int)c->op, nccl_dtype_name((unsigned)made.dtype), nccl_dtype_name((unsigned)c->dtype));
+    }
+    what->op = NCCL_PREMUL_SUM;
+    what->scalar = made.scalar;
+    what->scalar_is_pointer = made.scalar_is_pointer;
+    return ncclSuccess;
+}
+
 static ncclResult_t check_call(const call *c) {
     if (!nccl_comm_valid(c->comm)) {
         return nccl_fail(ncclInvalidArgument, "%s: not a live communicator", nccl_kind_name(c->kind));
@@ -54,9 +75,6 @@ static ncclResult_t check_call(const call *c) {
     }
     if (nccl_dtype_size((unsigned)c->dtype) == 0) {
         return nccl_fail(ncclInvalidArgument, "%s: datatype %d is not served", nccl_kind_name(c->kind), (int)c->dtype);
-    }
-    if ((unsigned)c->op >= ncclNumOps) {
-        return nccl_fail(ncclInvalidArgument, "%s: operation %d is not served", nccl_kind_name(c->kind), (int)c->op);
     }
     if (c->root < 0 || c->root >= c->comm->ranks) {
         return nccl_fail(ncclInvalidArgument, "%s: root %d of %d ranks", nccl_kind_name(c->kind), c->root,
@@ -73,27 +91,23 @@ static bool in_registered_memory(const call *c) {
 }
 
 static ncclResult_t start(const call *c) {
+    nccl_descriptor what = {
+        .kind = (uint8_t)c->kind, .dtype = (uint8_t)c->dtype, .root = (uint16_t)c->root, .count = c->count};
     ncclResult_t result = check_call(c);
-    uint64_t send = 0, receive = 0;
     if (result == ncclSuccess) {
-        result = check_buffer(c, "send", c->send, c->send_count, &send);
+        result = describe_op(c, &what);
     }
     if (result == ncclSuccess) {
-        result = check_buffer(c, "receive", c->receive, c->receive_count, &receive);
+        result = check_buffer(c, "send", c->send, c->send_count, &what.send);
+    }
+    if (result == ncclSuccess) {
+        result = check_buffer(c, "receive", c->receive, c->receive_count, &what.receive);
     }
     if (result != ncclSuccess) {
         return nccl_group_note(result);
     }
-    nccl_operation operation = {.comm = c->comm,
-                                .stream = c->stream,
-                                .what = {.kind = (uint16_t)c->kind,
-                                         .registered = in_registered_memory(c),
-                                         .dtype = (uint32_t)c->dtype,
-                                         .op = (uint32_t)c->op,
-                                         .root = (uint32_t)c->root,
-                                         .count = c->count,
-                                         .send = send,
-                                         .receive = receive}};
+    what.registered = in_registered_memory(c);
+    nccl_operation operation = {.comm = c->comm, .stream = c->stream, .what = what};
     return nccl_group_open() ? nccl_group_operation(operation) : nccl_launch(&operation, 1);
 }
 

@@ -102,6 +102,7 @@ static ncclResult_t comm_new(nccl_clique *clique, int rank, unsigned long long t
 static void comm_free(ncclComm_t comm) {
     (void)nccl_register_drop(comm);
     pthread_mutex_lock(&comm->lock);
+    nccl_user_op_drop(comm);
     nccl_clique *clique = comm->clique;
     atomic_store(&comm->magic, 0);
     comm->clique = NULL;

@@ -16,10 +16,13 @@
 enum {
     NCCL_RANKS_MAX = 128,  /* a clique's table must fit into the socket buffers of a thread that joins several ranks */
     NCCL_TEXT_BYTES = 448, /* of an error's line */
-    NCCL_INLINE_BYTES = 272, /* allreduces up to this size travel with their announcement and need one barrier only */
-    NCCL_CHUNK_BYTES = 8192, /* unit of reduction: with its sources it stays in the first-level cache */
-    NCCL_NAME_BYTES = 16,    /* random name of a clique */
-    NCCL_SLICE_NS = 20000000 /* how often a sleeping rank looks for dead peers and aborts */
+    NCCL_INLINE_BYTES = 272,  /* allreduces up to this size travel with their announcement and need one barrier only */
+    NCCL_CHUNK_BYTES = 8192,  /* unit of reduction: with its sources it stays in the first-level cache */
+    NCCL_NAME_BYTES = 16,     /* random name of a clique */
+    NCCL_SLICE_NS = 20000000, /* how often a sleeping rank looks for dead peers and aborts */
+    /* In descriptors all operations of ncclRedOpCreatePreMulSum are this one: their numbers differ between ranks. */
+    NCCL_PREMUL_SUM = ncclNumOps,
+    NCCL_OPS
 };
 
 typedef enum nccl_kind {
@@ -30,11 +33,14 @@ typedef enum nccl_kind {
     NCCL_REDUCESCATTER
 } nccl_kind;
 
-/* What a rank does; send and receive are offsets into the rank's arena. */
+/* What a rank does; send and receive are offsets into the rank's arena. No larger than this, or less data lies beside it. */
 typedef struct nccl_descriptor {
-    uint16_t kind, registered; /* registered: 1 when the rank's buffers lie in registered memory */
-    uint32_t dtype, op, root;
+    uint8_t kind, registered; /* registered: 1 when the rank's buffers lie in registered memory */
+    uint8_t dtype, op;
+    uint16_t root;
+    uint16_t scalar_is_pointer; /* until the operation is announced: scalar is the address of the scalar */
     uint64_t count, send, receive;
+    uint64_t scalar; /* of NCCL_PREMUL_SUM: its first bytes are what this rank's elements are multiplied by */
 } nccl_descriptor;
 
 /* A rank's announcement of an operation. Two of them alternate: number s is written when the rank has finished s - 1, for
@@ -93,6 +99,15 @@ typedef struct nccl_clique {
     nccl_launch_record *records;
 } nccl_clique;
 
+/* An operation that its owner has made. */
+typedef struct nccl_user_op {
+    struct nccl_user_op *next;
+    ncclRedOp_t number;
+    ncclDataType_t dtype;
+    bool scalar_is_pointer;
+    uint64_t scalar; /* its first bytes, or its address */
+} nccl_user_op;
+
 /* Communicators are reused, never freed: a device that failed drops its queued operations without a word, and one that was
  * about to start then must still find out that its communicator has gone. */
 struct ncclComm {
@@ -105,10 +120,11 @@ struct ncclComm {
         launching; /* a sequence number and its place in the stream are taken together; may be held long, while
                                    a full stream blocks */
     _Atomic unsigned launched;   /* queued so far; written under launching */
-    pthread_mutex_t lock;        /* guards the next three; never held over a wait */
+    pthread_mutex_t lock;        /* guards the next four; never held over a wait */
     _Atomic unsigned generation; /* operations of an earlier one are void */
     unsigned running;            /* operations on a stream's thread now */
     char error_text[NCCL_TEXT_BYTES];
+    nccl_user_op *user_ops;
     _Atomic unsigned completed; /* operations that have ended, well or not */
     _Atomic unsigned sleepers;  /* on completed */
     _Atomic int async_error;    /* ncclResult_t, the first one; ncclInProgress while the communicator is being made */
@@ -190,6 +206,11 @@ bool nccl_registered(const struct ncclComm *comm, const void *pointer, size_t by
 /* Forgets what comm has registered and returns how many buffers these were. */
 size_t nccl_register_drop(const struct ncclComm *comm);
 
+/* nccl_user_op.c: comm's operation of that number; false when it has none. */
+bool nccl_user_op_find(ncclComm_t comm, ncclRedOp_t op, nccl_user_op *out);
+/* Forgets all of comm; its lock is held. */
+void nccl_user_op_drop(ncclComm_t comm);
+
 /* nccl_group.c */
 bool nccl_group_open(void);
 /* Both keep an error for ncclGroupEnd when a group is open. */
@@ -213,12 +234,15 @@ void nccl_spread(const nccl_operation *o);
 
 /* nccl_reduce.c: out[i] = op over the sources in their order, for count elements; count * element size is at most
  * NCCL_CHUNK_BYTES and out does not overlap the sources. Average: floating-point elements are multiplied by 1/sources before
- * they are added, integers are divided after, as NCCL does. 16-bit floats are reduced in float32 and rounded once. */
-void nccl_reduce_chunk(unsigned dtype, unsigned op, size_t sources, const void *const *source, size_t count, void *out);
-/* nccl_reduce_two.c: elements first..first+count of two sources to both targets, which may be the sources. False when the type
- * or operation is not among those that it does. */
-bool nccl_reduce_two(const nccl_descriptor *what, const char *const *sources, char *const *targets, size_t first,
-                     size_t count);
+ * they are added, integers are divided after, as NCCL does. NCCL_PREMUL_SUM: elements of source k are multiplied by scalars[k]
+ * (as in a descriptor), the product is rounded to their type, and then added; other operations do not look at scalars.
+ * 16-bit floats are added in float32 and the sum is rounded once. */
+void nccl_reduce_chunk(unsigned dtype, unsigned op, size_t sources, const void *const *source, const uint64_t *scalars,
+                       size_t count, void *out);
+/* nccl_reduce_two.c: elements first..first+count of two sources to both targets, which may be the sources, with the bits of
+ * nccl_reduce_chunk. False when the type or operation is not among those that it does. */
+bool nccl_reduce_two(const nccl_descriptor *what, const char *const *sources, const uint64_t *scalars,
+                     char *const *targets, size_t first, size_t count);
 /* Bytes of an element; 0 for a type that is not served. */
 size_t nccl_dtype_size(unsigned dtype);
 const char *nccl_dtype_name(unsigned dtype);

@@ -54,12 +54,14 @@ static void declare(const nccl_operation *o) {
     bool root = (int)what->root == o->comm->rank;
     bool sends = what->kind != NCCL_BROADCAST || root;
     bool receives = what->kind != NCCL_REDUCE || root;
-    LS_ACCESS(LS_READS(base + what->send, !sends                             ? 0
-                                          : what->kind == NCCL_REDUCESCATTER ? all
-                                                                             : bytes),
-              LS_WRITES(base + what->receive, !receives                      ? 0
-                                              : what->kind == NCCL_ALLGATHER ? all
-                                                                             : bytes));
+    LS_ACCESS(
+        LS_READS(base + what->send, !sends                             ? 0
+                                    : what->kind == NCCL_REDUCESCATTER ? all
+                                                                       : bytes),
+        LS_WRITES(base + what->receive, !receives                      ? 0
+                                        : what->kind == NCCL_ALLGATHER ? all
+                                                                       : bytes),
+        LS_READS(what->scalar_is_pointer ? (const void *)(uintptr_t)what->scalar : NULL, nccl_dtype_size(what->dtype)));
 }
 
 /* Results flow from the root, to the root, or from all to all. */

@@ -145,6 +145,9 @@ static void publish(const nccl_operation *o) {
     nccl_slot *slot = &comm->clique->control->slots[comm->rank];
     nccl_entry *entry = &slot->entry[o->sequence & 1];
     entry->what = o->what;
+    if (o->what.scalar_is_pointer) {
+        memcpy(&entry->what.scalar, (const void *)(uintptr_t)o->what.scalar, nccl_dtype_size(o->what.dtype));
+    }
     if (is_inline(&o->what) && o->what.count > 0) {
         memcpy(entry->data, comm->clique->peers[comm->rank].base + o->what.send,
                o->what.count * nccl_dtype_size(o->what.dtype));
@@ -194,28 +197,36 @@ static ncclResult_t wait_all(const nccl_operation *o, bool done) {
     return ncclSuccess;
 }
 
-static char *send_buffer(const nccl_operation *o, int rank) {
-    nccl_clique *clique = o->comm->clique;
-    return clique->peers[rank].base + clique->control->slots[rank].entry[o->sequence & 1].what.send;
-}
+/* What all ranks have announced, by rank. */
+typedef struct terms {
+    const char *sources[NCCL_RANKS_MAX];
+    char *targets[NCCL_RANKS_MAX];
+    uint64_t scalars[NCCL_RANKS_MAX];
+} terms;
 
-static char *receive_buffer(const nccl_operation *o, int rank) {
-    nccl_clique *clique = o->comm->clique;
-    return clique->peers[rank].base + clique->control->slots[rank].entry[o->sequence & 1].what.receive;
+static void find_terms(const nccl_operation *o, terms *t) {
+    const nccl_clique *clique = o->comm->clique;
+    for (int rank = 0; rank < o->comm->ranks; rank++) {
+        const nccl_entry *entry = &clique->control->slots[rank].entry[o->sequence & 1];
+        char *base = clique->peers[rank].base;
+        t->sources[rank] = is_inline(&o->what) ? (const char *)entry->data : base + entry->what.send;
+        t->targets[rank] = base + entry->what.receive;
+        t->scalars[rank] = entry->what.scalar;
+    }
 }
 
 /* Reduces elements first..first+count of the sources and stores them at element `to` of each target. */
-static void reduce_part(const nccl_operation *o, const char *const *sources, size_t first, size_t count,
-                        char *const *targets, size_t target_count, size_t to) {
+static void reduce_part(const nccl_operation *o, const terms *t, size_t first, size_t count, char *const *targets,
+                        size_t target_count, size_t to) {
     alignas(64) unsigned char chunk[NCCL_CHUNK_BYTES];
     const size_t size = nccl_dtype_size(o->what.dtype), step = NCCL_CHUNK_BYTES / size, ranks = (size_t)o->comm->ranks;
     const void *at[NCCL_RANKS_MAX];
     for (size_t start = 0; start < count; start += step) {
         size_t n = count - start < step ? count - start : step;
         for (size_t rank = 0; rank < ranks; rank++) {
-            at[rank] = sources[rank] + (first + start) * size;
+            at[rank] = t->sources[rank] + (first + start) * size;
         }
-        nccl_reduce_chunk(o->what.dtype, o->what.op, ranks, at, n, chunk);
+        nccl_reduce_chunk(o->what.dtype, o->what.op, ranks, at, t->scalars, n, chunk);
         for (size_t i = 0; i < target_count; i++) {
             memcpy(targets[i] + (to + start) * size, chunk, n * size);
         }
@@ -223,8 +234,7 @@ static void reduce_part(const nccl_operation *o, const char *const *sources, siz
 }
 
 /* Allreduce, reduce: this rank's share of the elements, in whole cache lines, to every receiver. */
-static void reduce_share(const nccl_operation *o, const char *const *sources, char *const *targets,
-                         size_t target_count) {
+static void reduce_share(const nccl_operation *o, const terms *t, char *const *targets, size_t target_count) {
     const size_t size = nccl_dtype_size(o->what.dtype), line = 64 / size;
     const size_t ranks = (size_t)o->comm->ranks, rank = (size_t)o->comm->rank, count = o->what.count;
     size_t share = count / ranks + (count % ranks != 0);
@@ -234,8 +244,8 @@ static void reduce_share(const nccl_operation *o, const char *const *sources, ch
         return;
     }
     const size_t mine = count - first < share ? count - first : share;
-    if (ranks != 2 || target_count != 2 || !nccl_reduce_two(&o->what, sources, targets, first, mine)) {
-        reduce_part(o, sources, first, mine, targets, target_count, first);
+    if (ranks != 2 || target_count != 2 || !nccl_reduce_two(&o->what, t->sources, t->scalars, targets, first, mine)) {
+        reduce_part(o, t, first, mine, targets, target_count, first);
     }
 }
 
@@ -248,40 +258,33 @@ static void copy_elements(const nccl_operation *o, char *to, const char *from) {
 static void move_data(const nccl_operation *o) {
     const int ranks = o->comm->ranks, me = o->comm->rank, root = (int)o->what.root;
     const size_t bytes = o->what.count * nccl_dtype_size(o->what.dtype);
-    const char *sources[NCCL_RANKS_MAX];
-    char *targets[NCCL_RANKS_MAX];
-    for (int rank = 0; rank < ranks; rank++) {
-        sources[rank] = send_buffer(o, rank);
-        targets[rank] = receive_buffer(o, rank);
-    }
+    terms t;
+    find_terms(o, &t);
     switch ((nccl_kind)o->what.kind) {
     case NCCL_ALLREDUCE:
-        reduce_share(o, sources, targets, (size_t)ranks);
+        reduce_share(o, &t, t.targets, (size_t)ranks);
         break;
     case NCCL_REDUCE:
-        reduce_share(o, sources, &targets[root], 1);
+        reduce_share(o, &t, &t.targets[root], 1);
         break;
     case NCCL_BROADCAST:
-        copy_elements(o, targets[me], sources[root]);
+        copy_elements(o, t.targets[me], t.sources[root]);
         break;
     case NCCL_ALLGATHER:
         for (int rank = 0; rank < ranks; rank++) {
-            copy_elements(o, targets[me] + (size_t)rank * bytes, sources[rank]);
+            copy_elements(o, t.targets[me] + (size_t)rank * bytes, t.sources[rank]);
         }
         break;
     case NCCL_REDUCESCATTER:
-        reduce_part(o, sources, (size_t)me * o->what.count, o->what.count, &targets[me], 1, 0);
+        reduce_part(o, &t, (size_t)me * o->what.count, o->what.count, &t.targets[me], 1, 0);
         break;
     }
 }
 
 static void reduce_inline(const nccl_operation *o) {
-    const char *sources[NCCL_RANKS_MAX];
-    for (int rank = 0; rank < o->comm->ranks; rank++) {
-        sources[rank] = (const char *)o->comm->clique->control->slots[rank].entry[o->sequence & 1].data;
-    }
-    char *target = receive_buffer(o, o->comm->rank);
-    reduce_part(o, sources, 0, o->what.count, &target, 1, 0);
+    terms t;
+    find_terms(o, &t);
+    reduce_part(o, &t, 0, o->what.count, &t.targets[o->comm->rank], 1, 0);
 }
 
 /* A communicator's operations run in the order of their launch, whatever streams they are on. */

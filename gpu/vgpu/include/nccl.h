@@ -81,7 +81,7 @@ typedef enum {
     ncclMax = 2,
     ncclMin = 3,
     ncclAvg = 4,
-    ncclNumOps = 5,
+    ncclNumOps = 5, /* and above: operations of ncclRedOpCreatePreMulSum */
     ncclMaxRedOp = 0x7fffffff
 } ncclRedOp_t;
 
@@ -106,6 +106,8 @@ typedef enum {
     ncclFloat8e5m2 = 11,
     ncclNumTypes = 12
 } ncclDataType_t;
+
+typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 ncclResult_t ncclGetVersion(int *version);
 
@@ -148,6 +150,15 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle);
 const char *ncclGetErrorString(ncclResult_t result);
 /* The communicator's last error in words; comm NULL: the calling thread's. Valid until the next error. */
 const char *ncclGetLastError(ncclComm_t comm);
+
+/* An operation that multiplies each of this rank's inputs by *scalar, in the elements' type, and then sums; each rank's scalar is its
+ * own. For collectives of comm and of datatype alone, others are refused. Host-immediate scalars are read here; device scalars, in
+ * memory of comm's device or pinned host memory, by each collective when it runs, and so must live until it has. The communicator
+ * frees what is left when it is destroyed or aborted. */
+ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDataType_t datatype,
+                                      ncclScalarResidence_t residence, ncclComm_t comm);
+/* May follow the last call that is given op at once. ncclInvalidArgument for operations that are built in or not comm's. */
+ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm);
 
 /* Collectives. Buffers are device memory of the communicator's device, count is in elements. In place when sendbuff ==
  * recvbuff (all-gather: sendbuff == recvbuff + rank * sendcount; reduce-scatter: recvbuff == sendbuff + rank * recvcount). */
