@@ -53,6 +53,12 @@ static ncclResult_t other_type(clique *q) {
 static ncclResult_t other_op(clique *q) {
     return ncclAllReduce(q->buffers[1], q->buffers[1], COUNT, ncclFloat32, ncclMax, q->comms[1], q->streams[1]);
 }
+static ncclResult_t multiplied(clique *q) {
+    ncclRedOp_t op;
+    float half = 0.5F;
+    NCCL(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarHostImmediate, q->comms[1]));
+    return ncclAllReduce(q->buffers[1], q->buffers[1], COUNT, ncclFloat32, op, q->comms[1], q->streams[1]);
+}
 static ncclResult_t other_kind(clique *q) {
     return ncclBroadcast(q->buffers[1], q->buffers[1], COUNT, ncclFloat32, 0, q->comms[1], q->streams[1]);
 }
@@ -79,6 +85,9 @@ static void differing_type(void) {
 }
 static void differing_op(void) {
     differing(usual, other_op, "calls allreduce of 5000 float32 max");
+}
+static void differing_product(void) {
+    differing(usual, multiplied, "calls allreduce of 5000 float32 premul-sum");
 }
 static void differing_kind(void) {
     differing(usual, other_kind, "calls broadcast of 5000 float32 root 0");
@@ -416,6 +425,7 @@ static const named_case cases[] = {
     {"differing_small_count", differing_small_count, "collective #2 differs between ranks: rank 0"},
     {"differing_type", differing_type, "collective #2 differs between ranks: rank 0"},
     {"differing_op", differing_op, "collective #2 differs between ranks: rank 0"},
+    {"differing_product", differing_product, "collective #2 differs between ranks: rank 0"},
     {"differing_kind", differing_kind, "collective #2 differs between ranks: rank 0"},
     {"differing_root", differing_root, "collective #2 differs between ranks: rank 0"},
     {"differing_registration", differing_registration, "collective #2 differs between ranks: rank 0"},
