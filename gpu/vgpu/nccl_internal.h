@@ -53,8 +53,9 @@ typedef struct nccl_entry {
 
 typedef struct nccl_slot {
     nccl_entry entry[2];
-    alignas(
-        64) _Atomic unsigned done; /* last sequence whose memory traffic this rank has finished (not of inline ones) */
+    alignas(64) _Atomic unsigned done; /* last sequence in which this rank's part has been moved (not of inline ones) */
+    _Atomic uint64_t
+        claim; /* who moves it, of small parts: sequence << 32 | rank; nobody before the first, which is 1 */
     alignas(64) _Atomic unsigned sleepers; /* ranks that sleep, or are about to, on this slot's words */
     _Atomic unsigned left;                 /* 1: the communicator was destroyed */
     alignas(64) _Atomic unsigned core; /* where the rank last announced an operation, counted from 1; 0: not known */

@@ -1,13 +1,19 @@
 /* A collective as it runs on its stream's thread. Every rank announces what it does in the control block, checks that all do
- * the same, moves its part of the data over the shared mappings, and waits until all have moved theirs. The part of a rank is
+ * the same, moves its part of the data over the shared mappings, and waits until all parts have been moved. The part of a rank is
  * reduced over all ranks in the order 0..n-1, so every element has one order of summation and all ranks get its bits.
+ * A small part is moved by whoever claims it first: a rank that came early and sleeps takes longer to wake up than the part
+ * takes, so the last to come, for whom everything is there, does not wait for it.
  * Small allreduces put their data into the announcement: each rank reduces all of it for itself, and nothing is waited for. */
 #include <stdio.h>
 #include <string.h>
 
 #include "gpu/vgpu/nccl_internal.h"
 
-enum { SPINS = 50, YIELDS = 100 };
+enum {
+    SPINS = 50,
+    YIELDS = 100,
+    CLAIMED_BYTES = 256 * 1024 /* up to here a part takes less than the 20 to 60 us in which a thread wakes up */
+};
 
 const char *nccl_kind_name(unsigned kind) {
     static const char *const names[] = {[NCCL_ALLREDUCE] = "allreduce",
@@ -55,10 +61,11 @@ static ncclResult_t check_failure(ncclComm_t comm) {
     return result;
 }
 
-/* What a rank waits for: peer's word to reach the operation's number. */
+/* What a rank waits for: a word in a slot to reach the operation's number, by what peer does. */
 typedef struct wait {
     const nccl_operation *operation;
     int peer;
+    nccl_slot *slot;
     _Atomic unsigned *word;
     const char *verb; /* what the peer has not done when this never ends */
 } wait;
@@ -76,15 +83,15 @@ static void give_up(const wait *w, const char *why) {
 /* Sleeps until the word is reached; looks around every NCCL_SLICE_NS. */
 static ncclResult_t sleep_for(const wait *w) {
     ncclComm_t comm = w->operation->comm;
-    nccl_slot *slot = &comm->clique->control->slots[w->peer];
+    const nccl_slot *peer = &comm->clique->control->slots[w->peer];
     const unsigned long long end = vgpu_now_ns() + comm->timeout_ns;
     ncclResult_t result = ncclSuccess;
-    atomic_fetch_add(&slot->sleepers, 1);
+    atomic_fetch_add(&w->slot->sleepers, 1);
     while (!reached(w) && (result = check_failure(comm)) == ncclSuccess) {
         const unsigned long long now = vgpu_now_ns();
         const unsigned seen = atomic_load(w->word);
         /* In this order: a peer may do its part and then end. */
-        bool ended = nccl_peer_ended(&comm->clique->peers[w->peer]), left = atomic_load(&slot->left) != 0;
+        bool ended = nccl_peer_ended(&comm->clique->peers[w->peer]), left = atomic_load(&peer->left) != 0;
         if (reached(w)) {
             break;
         }
@@ -101,7 +108,7 @@ static ncclResult_t sleep_for(const wait *w) {
             vgpu_wait_while(w->word, seen, slice < end ? slice : end);
         }
     }
-    atomic_fetch_sub(&slot->sleepers, 1);
+    atomic_fetch_sub(&w->slot->sleepers, 1);
     return result;
 }
 
@@ -181,20 +188,50 @@ static ncclResult_t check_agreement(const nccl_operation *o) {
     return ncclSuccess;
 }
 
-static ncclResult_t wait_all(const nccl_operation *o, bool done) {
+/* Until every rank has announced the operation. */
+static ncclResult_t wait_all_here(const nccl_operation *o) {
     ncclComm_t comm = o->comm;
-    for (int rank = 0; rank < comm->ranks; rank++) {
+    ncclResult_t result = ncclSuccess;
+    for (int rank = 0; rank < comm->ranks && result == ncclSuccess; rank++) {
         nccl_slot *slot = &comm->clique->control->slots[rank];
-        wait w = {.operation = o,
-                  .peer = rank,
-                  .word = done ? &slot->done : &slot->entry[o->sequence & 1].sequence,
-                  .verb = done ? "finish" : "reach"};
-        ncclResult_t result = rank == comm->rank ? ncclSuccess : wait_for(&w);
-        if (result != ncclSuccess) {
-            return result;
-        }
+        const wait w = {o, rank, slot, &slot->entry[o->sequence & 1].sequence, "reach"};
+        result = wait_for(&w);
     }
-    return ncclSuccess;
+    return result;
+}
+
+/* Bytes that a rank's part stores. */
+static size_t part_bytes(const nccl_operation *o) {
+    const size_t bytes = o->what.count * nccl_dtype_size(o->what.dtype);
+    return o->what.kind == NCCL_REDUCE || o->what.kind == NCCL_ALLREDUCE ? bytes / (size_t)o->comm->ranks
+           : o->what.kind == NCCL_ALLGATHER                              ? bytes * (size_t)o->comm->ranks
+                                                                         : bytes;
+}
+
+static bool has_claims(const nccl_operation *o) {
+    return part_bytes(o) <= CLAIMED_BYTES;
+}
+
+/* Takes a rank's part of this operation; false when somebody else has it. No rank is at a later operation: that waits for this rank to
+ * come. */
+static bool claim(const nccl_operation *o, int part) {
+    _Atomic uint64_t *word = &o->comm->clique->control->slots[part].claim;
+    uint64_t seen = atomic_load(word);
+    return seen >> 32 != o->sequence &&
+           atomic_compare_exchange_strong(word, &seen, (uint64_t)o->sequence << 32 | (unsigned)o->comm->rank);
+}
+
+/* Until every part has been moved: by its rank, or by who has claimed it. */
+static ncclResult_t wait_all_moved(const nccl_operation *o) {
+    ncclComm_t comm = o->comm;
+    ncclResult_t result = ncclSuccess;
+    for (int part = 0; part < comm->ranks && result == ncclSuccess; part++) {
+        nccl_slot *slot = &comm->clique->control->slots[part];
+        const int mover = has_claims(o) ? (int)(uint32_t)atomic_load(&slot->claim) : part;
+        const wait w = {o, mover, slot, &slot->done, "finish"};
+        result = wait_for(&w);
+    }
+    return result;
 }
 
 /* What all ranks have announced, by rank. */
@@ -233,13 +270,13 @@ static void reduce_part(const nccl_operation *o, const terms *t, size_t first, s
     }
 }
 
-/* Allreduce, reduce: this rank's share of the elements, in whole cache lines, to every receiver. */
-static void reduce_share(const nccl_operation *o, const terms *t, char *const *targets, size_t target_count) {
+/* Allreduce, reduce: a rank's share of the elements, in whole cache lines, to every receiver. */
+static void reduce_share(const nccl_operation *o, const terms *t, int part, char *const *targets, size_t target_count) {
     const size_t size = nccl_dtype_size(o->what.dtype), line = 64 / size;
-    const size_t ranks = (size_t)o->comm->ranks, rank = (size_t)o->comm->rank, count = o->what.count;
+    const size_t ranks = (size_t)o->comm->ranks, count = o->what.count;
     size_t share = count / ranks + (count % ranks != 0);
     share = (share + line - 1) / line * line;
-    const size_t first = share * rank;
+    const size_t first = share * (size_t)part;
     if (first >= count) {
         return;
     }
@@ -255,29 +292,47 @@ static void copy_elements(const nccl_operation *o, char *to, const char *from) {
     }
 }
 
-static void move_data(const nccl_operation *o) {
-    const int ranks = o->comm->ranks, me = o->comm->rank, root = (int)o->what.root;
+/* A rank's part, whoever moves it. */
+static void move_part(const nccl_operation *o, const terms *t, int part) {
+    const int ranks = o->comm->ranks, root = (int)o->what.root;
     const size_t bytes = o->what.count * nccl_dtype_size(o->what.dtype);
-    terms t;
-    find_terms(o, &t);
     switch ((nccl_kind)o->what.kind) {
     case NCCL_ALLREDUCE:
-        reduce_share(o, &t, t.targets, (size_t)ranks);
+        reduce_share(o, t, part, t->targets, (size_t)ranks);
         break;
     case NCCL_REDUCE:
-        reduce_share(o, &t, &t.targets[root], 1);
+        reduce_share(o, t, part, &t->targets[root], 1);
         break;
     case NCCL_BROADCAST:
-        copy_elements(o, t.targets[me], t.sources[root]);
+        copy_elements(o, t->targets[part], t->sources[root]);
         break;
     case NCCL_ALLGATHER:
         for (int rank = 0; rank < ranks; rank++) {
-            copy_elements(o, t.targets[me] + (size_t)rank * bytes, t.sources[rank]);
+            copy_elements(o, t->targets[part] + (size_t)rank * bytes, t->sources[rank]);
         }
         break;
     case NCCL_REDUCESCATTER:
-        reduce_part(o, &t, (size_t)me * o->what.count, o->what.count, &t.targets[me], 1, 0);
+        reduce_part(o, t, (size_t)part * o->what.count, o->what.count, &t->targets[part], 1, 0);
         break;
+    }
+    nccl_slot *slot = &o->comm->clique->control->slots[part];
+    announce(slot, &slot->done, o->sequence);
+}
+
+/* This rank's part first: each then finds its own unless it is late. */
+static void move_data(const nccl_operation *o) {
+    const int ranks = o->comm->ranks, me = o->comm->rank;
+    terms t;
+    find_terms(o, &t);
+    if (!has_claims(o)) {
+        move_part(o, &t, me);
+        return;
+    }
+    for (int i = 0; i < ranks; i++) {
+        const int part = (me + i) % ranks;
+        if (claim(o, part)) {
+            move_part(o, &t, part);
+        }
     }
 }
 
@@ -303,10 +358,8 @@ static ncclResult_t await_turn(const nccl_operation *o) {
 }
 
 static ncclResult_t exchange(const nccl_operation *o) {
-    ncclComm_t comm = o->comm;
-    nccl_slot *slot = &comm->clique->control->slots[comm->rank];
     publish(o);
-    ncclResult_t result = wait_all(o, false);
+    ncclResult_t result = wait_all_here(o);
     if (result == ncclSuccess) {
         result = check_agreement(o);
     }
@@ -318,8 +371,7 @@ static ncclResult_t exchange(const nccl_operation *o) {
         return ncclSuccess;
     }
     move_data(o);
-    announce(slot, &slot->done, o->sequence);
-    return wait_all(o, true);
+    return wait_all_moved(o);
 }
 
 /* False when the communicator of the operation has gone. */
