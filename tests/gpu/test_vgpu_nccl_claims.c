@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include "gpu/vgpu/nccl_internal.h"
 #include "tests/gpu/nccl_test.h"
@@ -64,6 +65,9 @@ static void until_announced(const struct ncclComm *comm, int rank, unsigned sequ
 static void body(rank_context *r) {
     float *send, *receive, host[SIZE];
     const pid_t *other = r->argument;
+    if (r->rank == 1) { /* stopped as it may be when the other fails */
+        MUST(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+    }
     CUDA(cudaMalloc((void **)&send, sizeof host));
     CUDA(cudaMalloc((void **)&receive, sizeof host));
     for (int kind = 0; kind < KINDS; kind++) {
