@@ -12,7 +12,7 @@
 enum {
     SPINS = 50,
     YIELDS = 100,
-    CLAIMED_BYTES = 128 * 1024 /* of a part, which takes some 15 us; a thread takes 20 to 60 us to wake up */
+    CLAIMED_BYTES = 128 * 1024 /* of all others' parts: some 15 us, where a thread takes 20 to 60 us to wake up */
 };
 
 const char *nccl_kind_name(unsigned kind) {
@@ -209,7 +209,7 @@ static size_t part_bytes(const nccl_operation *o) {
 }
 
 static bool has_claims(const nccl_operation *o) {
-    return part_bytes(o) <= CLAIMED_BYTES;
+    return part_bytes(o) * (size_t)(o->comm->ranks - 1) <= CLAIMED_BYTES;
 }
 
 /* Takes a rank's part of this operation; false when somebody else has it. No rank is at a later operation, which would wait for
