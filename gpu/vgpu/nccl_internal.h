@@ -241,8 +241,9 @@ void nccl_spread(const nccl_operation *o);
 void nccl_reduce_chunk(unsigned dtype, unsigned op, size_t sources, const void *const *source, const uint64_t *scalars,
                        size_t count, void *out);
 /* nccl_reduce_two.c: elements first..first+count of two sources to both targets, which may be the sources, with the bits of
- * nccl_reduce_chunk. False when the type or operation is not among those that it does. */
-bool nccl_reduce_two(const nccl_descriptor *what, const char *const *sources, const uint64_t *scalars,
+ * nccl_reduce_chunk. rank: the calling one, 0 or 1; its own source is taken to lie near its core. False when the type or operation
+ * is not among those that it does. */
+bool nccl_reduce_two(const nccl_descriptor *what, int rank, const char *const *sources, const uint64_t *scalars,
                      char *const *targets, size_t first, size_t count);
 /* Bytes of an element; 0 for a type that is not served. */
 size_t nccl_dtype_size(unsigned dtype);

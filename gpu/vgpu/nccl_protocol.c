@@ -281,7 +281,8 @@ static void reduce_share(const nccl_operation *o, const terms *t, int part, char
         return;
     }
     const size_t mine = count - first < share ? count - first : share;
-    if (ranks != 2 || target_count != 2 || !nccl_reduce_two(&o->what, t->sources, t->scalars, targets, first, mine)) {
+    if (ranks != 2 || target_count != 2 ||
+        !nccl_reduce_two(&o->what, o->comm->rank, t->sources, t->scalars, targets, first, mine)) {
         reduce_part(o, t, first, mine, targets, target_count, first);
     }
 }
