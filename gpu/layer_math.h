@@ -83,8 +83,8 @@ void ls_conv_close(ls_conv *conv);
 
 /* A max-pooling behind a convolution, and perhaps a relu behind that, computed in the same pass where the engine can: the
  * convolution's own outputs and their gradients are then never in memory. Outputs are those of the separate kernels, bit for bit
- * (gpu/kernels/maxpool.cu, relu.cu); gradients are sums of the same products, less those with a gradient of zero, in an order of
- * their own, so that an infinity or NaN which only such zeros meet does not spread. */
+ * (gpu/kernels/maxpool.cu, relu.cu); gradients are sums of the same products in an order of their own, of which those with a
+ * zero may be left out or others with a zero be among them: whether an infinity or NaN that meets zeros alone spreads is not said. */
 typedef struct ls_conv_pool {
     size_t kernel; /* and stride: windows lie side by side */
     bool relu;

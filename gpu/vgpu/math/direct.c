@@ -99,6 +99,8 @@ typedef int64_t integer_double;
 
 #include "gpu/vgpu/math/direct_sparse_params.inc"
 
+#include "gpu/vgpu/math/direct_spread.inc"
+
 #include "gpu/vgpu/math/direct_correlate.inc"
 
 #include "gpu/vgpu/math/direct_gather.inc"
@@ -116,6 +118,8 @@ typedef int64_t integer_double;
 #include "gpu/vgpu/math/direct_sparse_input.inc"
 
 #include "gpu/vgpu/math/direct_sparse_params.inc"
+
+#include "gpu/vgpu/math/direct_spread.inc"
 
 #include "gpu/vgpu/math/direct_correlate.inc"
 

@@ -32,8 +32,8 @@ typedef struct direct_image {
 } direct_image;
 
 /* Behind a max-pooling, one of the side*side outputs under a window has a gradient, and with a relu perhaps none. The gradients of
- * the convolution are sums over those that are not zero, sample by sample. Each of these has an *entry* in a list: its value and
- * an offset, the place of what it is multiplied by. */
+ * the convolution are sums over those that are not zero, sample by sample; that of the input only where it gains by that
+ * (plan_sparse.c). Each of these has an *entry* in a list: its value and an offset, the place of what it is multiplied by. */
 
 /* The gradient of the input: for each window an entry adds a multiple of its channel's kernel to the image. */
 typedef struct direct_sparse_input {
@@ -71,14 +71,18 @@ typedef struct direct_pool {
     size_t side; /* of a window */
     int relu;    /* behind the pooling */
     size_t channels, out_height, out_width;
+    size_t full_height, full_width; /* of the convolution's outputs, which are the pooling's inputs */
     size_t in_channels, kernel_height, kernel_width, stride; /* of the convolution */
     size_t input_pixels;                                     /* in_channels*in_height*in_width of the convolution */
     size_t strip_columns;                                    /* windows of a row that are computed together */
     void *strip;          /* [2][group][side][strip_columns*side][16]: what these windows cover, of one block or two */
     void *numbers;        /* [strip_columns][16]: integers as wide as the elements */
     uint8_t kept[256][8]; /* the members of each set of 8, whose numbers are a number's bits, side by side */
-    direct_sparse_input input;
+    direct_sparse_input input; /* empty with spread */
     direct_sparse_params params;
+    /* Where lists are slower for the gradient of the input: [1 or 2 blocks][channel][full_height][full_width][16], the gradients of the
+     * convolution's outputs, for a gather over all of them. NULL: lists. */
+    void *spread;
 } direct_pool;
 
 /* Vectors of a part of a row in the sparse gradients, at most. */

@@ -13,6 +13,16 @@ static size_t strip_windows(size_t width, size_t window_bytes) {
     return (width + parts - 1) / parts;
 }
 
+/* What gradients of parameters are no longer computed with. */
+static void correlation_free(direct_correlation *c) {
+    free(c->tap_offset);
+    free(c->sums);
+    free(c->bias_sums);
+    free(c->padded);
+    c->tap_offset = NULL;
+    c->sums = c->bias_sums = c->padded = NULL;
+}
+
 ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side, int relu) {
     const direct_gather *forward = &plans->forward;
     const ls_conv_shape *shape = &plans->shape;
@@ -22,6 +32,8 @@ ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side,
                                 .channels = shape->out_channels,
                                 .out_height = forward->out_height / side,
                                 .out_width = forward->out_width / side,
+                                .full_height = forward->out_height,
+                                .full_width = forward->out_width,
                                 .in_channels = shape->in_channels,
                                 .kernel_height = shape->kernel_height,
                                 .kernel_width = shape->kernel_width,
@@ -37,6 +49,7 @@ ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side,
         return LS_DEVICE_FAILED; /* what there is goes with the plans */
     }
     LS_TRY(direct_sparse_make(isa, shape, element, &plans->pool));
+    correlation_free(&plans->backward_params);
     plans->forward.pool = plans->backward_input.pool = plans->backward_params.pool = &plans->pool;
     return LS_OK;
 }
