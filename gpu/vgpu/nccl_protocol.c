@@ -12,7 +12,8 @@
 enum {
     SPINS = 50,
     YIELDS = 100,
-    CLAIMED_BYTES = 128 * 1024 /* of all others' parts: some 15 us, where a thread takes 20 to 60 us to wake up */
+    CLAIMED_BYTES =
+        128 * 1024 /* of all others' parts: of two ranks some 15 us, where a thread takes 20 to 60 to wake up */
 };
 
 const char *nccl_kind_name(unsigned kind) {
@@ -200,7 +201,7 @@ static ncclResult_t wait_all_here(const nccl_operation *o) {
     return result;
 }
 
-/* Bytes that a rank's part stores. */
+/* Bytes of results in a rank's part; an allreduce stores each in the buffers of all ranks. */
 static size_t part_bytes(const nccl_operation *o) {
     const size_t bytes = o->what.count * nccl_dtype_size(o->what.dtype);
     return o->what.kind == NCCL_REDUCE || o->what.kind == NCCL_ALLREDUCE ? bytes / (size_t)o->comm->ranks
