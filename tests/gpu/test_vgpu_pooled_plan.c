@@ -1,4 +1,4 @@
-/* Which way the gradient of the input behind a max-pooling goes, and what a plan with one no longer holds. */
+/* Which way the gradient of the input behind a max-pooling goes, what a plan with one no longer holds, and what is too large for one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,7 +37,22 @@ static void test_choice(void **state) {
     }
 }
 
+/* Refused before there is memory for it, of which these would take hundreds of GB. */
+static void test_too_large(void **state) {
+    (void)state;
+    const direct_isa *isa = direct_isa_select();
+    const ls_conv_shape few = {1, 40000, 40000, 1, 3, 3, 1, 0}, many = {1, 40000, 40000, 64, 5, 5, 1, 0};
+    const ls_conv_shape *shapes[] = {&few, &many};
+    direct_plans plans;
+    assert_non_null(isa);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(LS_OK, direct_plans_make(isa, shapes[i], LS_FLOAT32, 1, &plans));
+        assert_int_equal(LS_BAD_INPUT, direct_plans_pool(isa, &plans, 2, 0));
+        direct_plans_free(&plans);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice), cmocka_unit_test(test_too_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,18 @@ static void choose_parts(size_t elements, size_t width, size_t most, size_t *vec
     *vectors = rounded_quotient(all, *parts);
 }
 
+/* Before there is memory for what is this large: offsets of float32 are 32 bits wide, and so are numbers of pixels. */
+static ls_rc check_offsets(size_t values) {
+    if (values > INT32_MAX) {
+        return ls_fail(LS_BAD_INPUT,
+                       "a convolution with a max-pooling behind it: expected images and kernels of which %zu samples, "
+                       "or the weights of a group of channels, are at most %d values, found %zu; make them smaller, or "
+                       "set LOCKSTEP_VGPU_FUSE=0",
+                       16 / sizeof(float), INT32_MAX, values);
+    }
+    return LS_OK;
+}
+
 /* Where each element of a sample lies in a block. */
 static ls_rc image_make(const ls_conv_shape *s, size_t together, size_t beyond, size_t element, direct_image *image) {
     const size_t padded_height = s->in_height + 2 * s->padding, columns = s->in_width + 2 * s->padding;
@@ -38,6 +50,7 @@ static ls_rc image_make(const ls_conv_shape *s, size_t together, size_t beyond, 
     image->elements = image->rows * columns * together * s->in_channels;
     const size_t rounded = direct_round_up(image->elements, DIRECT_LANES);
     image->stride = direct_round_up(rounded + beyond, DIRECT_LINE / element);
+    LS_TRY(check_offsets(16 / sizeof(float) * image->stride));
     image->pixel = ls_calloc(rounded, sizeof *image->pixel, "the pixels of a convolution's input");
     image->samples = direct_memory(DIRECT_LANES * image->stride, element, "samples of a convolution's input");
     if (image->pixel == NULL || image->samples == NULL) {
@@ -88,6 +101,8 @@ static ls_rc input_make(const direct_isa *isa, const ls_conv_shape *s, const dir
     input->chunk = rounded_quotient(s->out_channels, chunks);
     input->table_row = input->chunk * weights;
     input->capacity = direct_round_up(input->chunk, DIRECT_LANES) + width; /* whole vectors are written */
+    LS_TRY(check_offsets(input->table_rows * input->table_row));
+    LS_TRY(image_make(s, 1, input->parts * input->vectors * width, element, &input->image));
     const size_t lists = pool->out_width * DIRECT_LANES;
     const size_t rows = list_bytes / (lists * input->capacity * 2 * element);
     input->window_rows = rows < 1 ? 1 : rows < pool->out_height ? rows : pool->out_height;
@@ -100,7 +115,7 @@ static ls_rc input_make(const direct_isa *isa, const ls_conv_shape *s, const dir
     if (input->table == NULL || input->values == NULL || input->offsets == NULL || input->counts == NULL) {
         return LS_DEVICE_FAILED;
     }
-    return image_make(s, 1, input->parts * input->vectors * width, element, &input->image);
+    return LS_OK;
 }
 
 /* Rows of a kernel side by side, if a row alone leaves most of its vectors empty. */
@@ -116,6 +131,7 @@ static ls_rc params_make(const direct_isa *isa, const ls_conv_shape *s, const di
     const size_t together = choose_together(s, width), step = pool->side * s->stride;
     *params = (direct_sparse_params){.kernel_groups = s->kernel_height / together};
     choose_parts(s->kernel_width * together * s->in_channels, width, SPARSE_VECTORS, &params->vectors, &params->parts);
+    LS_TRY(image_make(s, together, params->parts * params->vectors * width, element, &params->image));
     const size_t pixel_row = (s->in_width + 2 * s->padding) * together * s->in_channels * samples * element;
     const size_t rows = reach_bytes / pixel_row; /* of pixels */
     const size_t first = s->kernel_height + (pool->side - 1) * s->stride;
@@ -138,7 +154,6 @@ static ls_rc params_make(const direct_isa *isa, const ls_conv_shape *s, const di
         params->sums == NULL || params->bias_sums == NULL) {
         return LS_DEVICE_FAILED;
     }
-    LS_TRY(image_make(s, together, params->parts * params->vectors * width, element, &params->image));
     for (size_t i = 0; i < windows * samples; i++) {
         const size_t window = i / samples;
         const size_t pixel = window / pool->out_width * step * params->image.columns + window % pool->out_width * step;
@@ -148,20 +163,6 @@ static ls_rc params_make(const direct_isa *isa, const ls_conv_shape *s, const di
         } else {
             ((int64_t *)params->places)[i] = (int64_t)place;
         }
-    }
-    return LS_OK;
-}
-
-/* Offsets of float32, and numbers of pixels, are 32 bits wide. */
-static ls_rc check_offsets(const direct_pool *pool) {
-    const size_t samples = 16 / sizeof(float) * pool->params.image.stride;
-    const size_t weights = pool->input.table_rows * pool->input.table_row;
-    const size_t most = samples > weights ? samples : weights;
-    if (most > INT32_MAX) {
-        return ls_fail(LS_BAD_INPUT,
-                       "a convolution with a max-pooling behind it: expected images and kernels of which %zu samples, "
-                       "or the weights of a group of channels, are at most %d values, found %zu; make them smaller",
-                       16 / sizeof(float), INT32_MAX, most);
     }
     return LS_OK;
 }
@@ -180,13 +181,9 @@ static void list_members(uint8_t (*kept)[8]) {
 
 ls_rc direct_sparse_make(const direct_isa *isa, const ls_conv_shape *shape, size_t element, direct_pool *pool) {
     list_members(pool->kept);
-    if (input_has_lists(isa, shape, pool, element)) {
-        LS_TRY(input_make(isa, shape, pool, element, &pool->input));
-    } else {
-        LS_TRY(spread_make(isa, element, pool));
-    }
     LS_TRY(params_make(isa, shape, pool, element, &pool->params));
-    return check_offsets(pool);
+    return input_has_lists(isa, shape, pool, element) ? input_make(isa, shape, pool, element, &pool->input)
+                                                      : spread_make(isa, element, pool);
 }
 
 void direct_sparse_free(direct_pool *pool) {
