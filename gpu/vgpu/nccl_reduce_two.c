@@ -12,7 +12,8 @@ enum { AHEAD_BYTES = 1024 };
 
 /* AMD's processors with AVX-512 (measured on Zen 4) are 10 to 25 % slower with that than with nothing while all lies in
  * caches. Only the other rank's lines of short parts, which come from its core's caches, are prefetched, into the second-level
- * cache; the hardware finds the others. Of parts that come from memory both sources are prefetched here too: without it 16 MiB
+ * cache; the hardware finds the others. Longer parts are joined chunk by chunk into one buffer and copied from there, out of the
+ * first-level cache, into the other: at 4 MiB that is a sixth faster than stores to both by turns. Of parts that come from memory both sources are prefetched here too: without it 16 MiB
  * take 10 % longer. */
 enum { NEAR_PART_BYTES = 256 << 10, CACHED_PART_BYTES = 4 << 20, NEAR_AHEAD_BYTES = 4096 };
 
@@ -23,6 +24,7 @@ typedef struct pair {
     const void *factors; /* two elements, what the sources are multiplied by; a sum does not look at them */
     size_t count;
     size_t ahead; /* of fetch_other, bytes; 0: nothing is prefetched */
+    bool chunks;  /* into one buffer first */
 } pair;
 
 typedef void (*join_function)(const pair *p);
@@ -73,10 +75,12 @@ static inline __attribute__((always_inline)) void fetch_other(const pair *p, siz
             VECTOR_AT(x, 1) = s1;                                                            \
             VECTOR_AT(x, 2) = s2;                                                            \
             VECTOR_AT(x, 3) = s3;                                                            \
-            VECTOR_AT(y, 0) = s0;                                                            \
-            VECTOR_AT(y, 1) = s1;                                                            \
-            VECTOR_AT(y, 2) = s2;                                                            \
-            VECTOR_AT(y, 3) = s3;                                                            \
+            if (y != x) {                                                                    \
+                VECTOR_AT(y, 0) = s0;                                                        \
+                VECTOR_AT(y, 1) = s1;                                                        \
+                VECTOR_AT(y, 2) = s2;                                                        \
+                VECTOR_AT(y, 3) = s3;                                                        \
+            }                                                                                \
         }                                                                                    \
         for (; i < count; i++) {                                                             \
             x[i] = y[i] = EXPRESSION(a[i], b[i]);                                            \
@@ -108,8 +112,9 @@ JOINS(avx2, __attribute__((target("avx2"))), 32, fetch_both)
 JOINS(avx512, __attribute__((target("avx512f"))), 64, fetch_both)
 JOINS(avx512_amd, __attribute__((target("avx512f"))), 64, fetch_other)
 
-/* Lets fetch_other begin: chooses its distance for a part of so many bytes, and fetches what lies before its first line. */
-static void fetch_begin(pair *p, size_t bytes) {
+/* Chooses the way of a part of so many bytes; lets fetch_other begin, which fetches what lies before its first line. */
+static void begin_amd(pair *p, size_t bytes) {
+    p->chunks = bytes > NEAR_PART_BYTES;
     p->ahead = bytes <= NEAR_PART_BYTES ? NEAR_AHEAD_BYTES : 0;
     for (size_t k = 0; k < p->ahead && k < bytes; k += 64) {
         __builtin_prefetch(p->other + k, 0, 2);
@@ -121,7 +126,7 @@ static void fetch_begin(pair *p, size_t bytes) {
 static join_function find_join(unsigned dtype, unsigned op, pair *p, size_t bytes) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_is("amd") && bytes <= CACHED_PART_BYTES) {
-        fetch_begin(p, bytes);
+        begin_amd(p, bytes);
         return find_avx512_amd(dtype, op);
     }
     if (__builtin_cpu_supports("avx512f")) {
@@ -135,6 +140,27 @@ static join_function find_join(unsigned dtype, unsigned op, pair *p, size_t byte
     (void)bytes;
 #endif
     return find_baseline(dtype, op);
+}
+
+/* The whole part, of elements of `size` bytes. */
+static void run_join(join_function join, const pair *p, size_t size) {
+    const size_t step = NCCL_CHUNK_BYTES / size;
+    if (!p->chunks) {
+        join(p);
+        return;
+    }
+    for (size_t first = 0; first < p->count; first += step) {
+        pair chunk = *p;
+        const size_t at = first * size;
+        for (size_t k = 0; k < 2; k++) {
+            chunk.source[k] = (const char *)p->source[k] + at;
+            chunk.target[k] = (char *)p->target[0] + at;
+        }
+        chunk.other = p->other + at;
+        chunk.count = p->count - first < step ? p->count - first : step;
+        join(&chunk);
+        memcpy((char *)p->target[1] + at, chunk.target[0], chunk.count * size);
+    }
 }
 
 bool nccl_reduce_two(const nccl_descriptor *what, int rank, const char *const *sources, const uint64_t *scalars,
@@ -161,6 +187,6 @@ bool nccl_reduce_two(const nccl_descriptor *what, int rank, const char *const *s
         memcpy(factors.bytes, &scalars[0], size);
         memcpy(factors.bytes + size, &scalars[1], size);
     }
-    join(&p);
+    run_join(join, &p, size);
     return true;
 }
