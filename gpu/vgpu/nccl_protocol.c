@@ -225,10 +225,11 @@ static bool claim(const nccl_operation *o, int part) {
 /* Until every part has been moved: by its rank, or by who has claimed it. */
 static ncclResult_t wait_all_moved(const nccl_operation *o) {
     ncclComm_t comm = o->comm;
+    const bool claimed = has_claims(o);
     ncclResult_t result = ncclSuccess;
     for (int part = 0; part < comm->ranks && result == ncclSuccess; part++) {
         nccl_slot *slot = &comm->clique->control->slots[part];
-        const int mover = has_claims(o) ? (int)(uint32_t)atomic_load(&slot->claim) : part;
+        const int mover = claimed ? (int)(uint32_t)atomic_load(&slot->claim) : part;
         const wait w = {o, mover, slot, &slot->done, "finish"};
         result = wait_for(&w);
     }

@@ -112,7 +112,7 @@ JOINS(avx2, __attribute__((target("avx2"))), 32, fetch_both)
 JOINS(avx512, __attribute__((target("avx512f"))), 64, fetch_both)
 JOINS(avx512_amd, __attribute__((target("avx512f"))), 64, fetch_other)
 
-/* Chooses the way of a part of so many bytes; lets fetch_other begin, which fetches what lies before its first line. */
+/* Chooses the way of a part of so many bytes, and fetches the first lines, which fetch_other is ahead of. */
 static void begin_amd(pair *p, size_t bytes) {
     p->chunks = bytes > NEAR_PART_BYTES;
     p->ahead = bytes <= NEAR_PART_BYTES ? NEAR_AHEAD_BYTES : 0;

@@ -25,7 +25,7 @@ typedef struct direct_range {
  * with the padding around them. A pixel holds the channels of its own row and of the rows below it, rows_together in all, so that
  * what a kernel of as many rows covers in a row of pixels is one run of values. */
 typedef struct direct_image {
-    size_t rows, columns, rows_together, channels;
+    size_t columns, rows_together, channels;
     size_t elements, stride; /* of a sample, and from one to the next: more, since whole vectors are read and written */
     uint32_t *pixel;         /* [elements]: (channel*height + row)*width + column in a block; UINT32_MAX: padding */
     void *samples;

@@ -77,12 +77,15 @@ static inline __attribute__((always_inline)) size_t keep_words(const uint8_t (*k
 }
 #endif
 
-/* Rounds of taking values from two rows in turn: one at a time, two, four, each within 16 bytes or from one 16 to the other, which
- * is one instruction. */
-#if defined(__has_builtin)
-#if __has_builtin(__builtin_shufflevector)
+/* A square whose rows become columns, of 8, 4 or 2: rounds of taking values from two rows in turn, one at a time, two, four, each
+ * within 16 bytes or from one 16 to the other, which is one instruction where rows have 32 bytes. */
 #if defined(__AVX__)
 enum { EDGE_BYTES = 32 };
+#else
+enum { EDGE_BYTES = 16 };
+#endif
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
 #define ONES(V, a, b, low, high)                                     \
     V low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13), \
       high = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15)
@@ -92,7 +95,7 @@ enum { EDGE_BYTES = 32 };
 #define FOURS(a, b, low, high)                                      \
     (low = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11), \
      high = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15))
-#define TURN_float(row, V)                   \
+#define TURN_8(row, V)                       \
     do {                                     \
         ONES(V, (row)[0], (row)[1], a0, a1); \
         ONES(V, (row)[2], (row)[3], b0, b1); \
@@ -107,7 +110,7 @@ enum { EDGE_BYTES = 32 };
         FOURS(e2, f2, (row)[2], (row)[6]);   \
         FOURS(e3, f3, (row)[3], (row)[7]);   \
     } while (0)
-#define TURN_double(row, V)                                                   \
+#define TURN_4(row, V)                                                        \
     do {                                                                      \
         const V a0 = __builtin_shufflevector((row)[0], (row)[1], 0, 4, 2, 6); \
         const V a1 = __builtin_shufflevector((row)[0], (row)[1], 1, 5, 3, 7); \
@@ -118,30 +121,20 @@ enum { EDGE_BYTES = 32 };
         (row)[2] = __builtin_shufflevector(a0, b0, 2, 3, 6, 7);               \
         (row)[3] = __builtin_shufflevector(a1, b1, 2, 3, 6, 7);               \
     } while (0)
-#else
-enum { EDGE_BYTES = 16 };
-#define TURN_float(row, V)                                                    \
-    do {                                                                      \
-        const V a0 = __builtin_shufflevector((row)[0], (row)[1], 0, 4, 1, 5); \
-        const V a1 = __builtin_shufflevector((row)[0], (row)[1], 2, 6, 3, 7); \
-        const V b0 = __builtin_shufflevector((row)[2], (row)[3], 0, 4, 1, 5); \
-        const V b1 = __builtin_shufflevector((row)[2], (row)[3], 2, 6, 3, 7); \
-        (row)[0] = __builtin_shufflevector(a0, b0, 0, 1, 4, 5);               \
-        (row)[1] = __builtin_shufflevector(a0, b0, 2, 3, 6, 7);               \
-        (row)[2] = __builtin_shufflevector(a1, b1, 0, 1, 4, 5);               \
-        (row)[3] = __builtin_shufflevector(a1, b1, 2, 3, 6, 7);               \
-    } while (0)
-#define TURN_double(row, V)                                             \
+#define TURN_2(row, V)                                                  \
     do {                                                                \
         const V a0 = __builtin_shufflevector((row)[0], (row)[1], 0, 2); \
         (row)[1] = __builtin_shufflevector((row)[0], (row)[1], 1, 3);   \
         (row)[0] = a0;                                                  \
     } while (0)
+#if defined(__AVX__)
+#define TURN_float  TURN_8
+#define TURN_double TURN_4
+#else
+#define TURN_float  TURN_4
+#define TURN_double TURN_2
 #endif
 #endif
-#endif
-#ifndef TURN_float
-enum { EDGE_BYTES = 16 };
 #endif
 
 /* The vectors of 16 bytes in a row as one. */

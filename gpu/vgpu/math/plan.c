@@ -54,8 +54,7 @@ static size_t choose_chunk(const direct_isa *isa, const direct_gather *g, size_t
     size_t columns = 2 * g->tap_columns < g->in_width ? 2 * g->tap_columns : g->in_width;
     size_t bytes = (rows * columns * DIRECT_LANES + g->tap_rows * g->tap_columns * g->group) * element;
     size_t most = bytes > 0 && fits / bytes > 1 ? fits / bytes : 1;
-    size_t chunks = (g->in_channels + most - 1) / most;
-    return chunks > 1 ? (g->in_channels + chunks - 1) / chunks : g->in_channels;
+    return direct_equal_part(g->in_channels, most);
 }
 
 static ls_rc gather_alloc(const direct_isa *isa, direct_gather *g, size_t element) {
@@ -205,6 +204,15 @@ ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dt
     return rc;
 }
 
+void direct_correlation_free(direct_correlation *c) {
+    free(c->tap_offset);
+    free(c->sums);
+    free(c->bias_sums);
+    free(c->padded);
+    c->tap_offset = NULL;
+    c->sums = c->bias_sums = c->padded = NULL;
+}
+
 void direct_plans_free(direct_plans *plans) {
     direct_gather *gathers[] = {&plans->forward, &plans->backward_input};
     for (size_t i = 0; i < 2; i++) {
@@ -212,10 +220,7 @@ void direct_plans_free(direct_plans *plans) {
         free(gathers[i]->columns);
         free(gathers[i]->packed);
     }
-    free(plans->backward_params.tap_offset);
-    free(plans->backward_params.sums);
-    free(plans->backward_params.bias_sums);
-    free(plans->backward_params.padded);
+    direct_correlation_free(&plans->backward_params);
     free(plans->pool.strip);
     free(plans->pool.numbers);
     direct_sparse_free(&plans->pool);

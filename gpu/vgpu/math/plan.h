@@ -12,9 +12,19 @@ struct ls_math {
     size_t scratch_bytes;
 };
 
+/* How many units hold value. */
+static inline size_t direct_units(size_t value, size_t unit) {
+    return (value + unit - 1) / unit;
+}
+
 /* The smallest multiple of unit from value on. */
 static inline size_t direct_round_up(size_t value, size_t unit) {
-    return (value + unit - 1) / unit * unit;
+    return direct_units(value, unit) * unit;
+}
+
+/* The larger of equal parts of a whole, as few as may be, none larger than `most`; neither is 0. */
+static inline size_t direct_equal_part(size_t whole, size_t most) {
+    return direct_units(whole, direct_units(whole, most));
 }
 
 /* Zeroed memory on the bounds of cache lines, so that no vector lies in two of them; freed with free. NULL after one line. */
@@ -34,6 +44,8 @@ typedef struct direct_plans {
 ls_rc direct_plans_make(const direct_isa *isa, const ls_conv_shape *shape, ls_dtype dtype, size_t max_batch,
                         direct_plans *plans);
 void direct_plans_free(direct_plans *plans);
+/* Frees what gradients of parameters are computed with, when a pooling's are instead. */
+void direct_correlation_free(direct_correlation *c);
 /* Adds a pooling of windows of `side`, and a relu or not. The plans stay where they are from now on. */
 ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side, int relu);
 

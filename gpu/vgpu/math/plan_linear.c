@@ -28,8 +28,7 @@ static size_t at_least(size_t least, size_t value) {
 /* Panels of terms are equal ones, as few as may be. */
 static void choose_panels(const direct_isa *isa, direct_product *p, size_t terms, size_t element) {
     size_t most = p->a_term == 1 ? near_terms : first_level / (isa->vectors * isa->vector_bytes + DIRECT_LINE);
-    size_t panels = (terms + most - 1) / most;
-    p->term_panel = (terms + panels - 1) / panels;
+    p->term_panel = direct_equal_part(terms, most);
     p->row_panel = at_least(1, second_level / (p->term_panel * element) / p->group) * p->group;
 }
 

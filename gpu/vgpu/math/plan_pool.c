@@ -8,19 +8,7 @@ static const size_t strip_bytes = 16 * 1024;
 
 /* Windows of a row, in as few equal parts as fit the strip. */
 static size_t strip_windows(size_t width, size_t window_bytes) {
-    const size_t most = window_bytes < strip_bytes ? strip_bytes / window_bytes : 1;
-    const size_t parts = (width + most - 1) / most;
-    return (width + parts - 1) / parts;
-}
-
-/* What gradients of parameters are no longer computed with. */
-static void correlation_free(direct_correlation *c) {
-    free(c->tap_offset);
-    free(c->sums);
-    free(c->bias_sums);
-    free(c->padded);
-    c->tap_offset = NULL;
-    c->sums = c->bias_sums = c->padded = NULL;
+    return direct_equal_part(width, window_bytes < strip_bytes ? strip_bytes / window_bytes : 1);
 }
 
 ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side, int relu) {
@@ -49,7 +37,7 @@ ls_rc direct_plans_pool(const direct_isa *isa, direct_plans *plans, size_t side,
         return LS_DEVICE_FAILED; /* what there is goes with the plans */
     }
     LS_TRY(direct_sparse_make(isa, shape, element, &plans->pool));
-    correlation_free(&plans->backward_params);
+    direct_correlation_free(&plans->backward_params);
     plans->forward.pool = plans->backward_input.pool = plans->backward_params.pool = &plans->pool;
     return LS_OK;
 }

@@ -17,17 +17,6 @@ static const size_t reach_bytes = 32 * 1024;
 /* Measured on Zen 4 with AVX2 and AVX-512: from 8 to 16. */
 static const size_t list_entries = 12;
 
-static size_t rounded_quotient(size_t value, size_t unit) {
-    return (value + unit - 1) / unit;
-}
-
-/* Equal parts of a row of `elements`, at most `most` vectors each. */
-static void choose_parts(size_t elements, size_t width, size_t most, size_t *vectors, size_t *parts) {
-    const size_t all = rounded_quotient(elements, width);
-    *parts = rounded_quotient(all, most);
-    *vectors = rounded_quotient(all, *parts);
-}
-
 /* Before there is memory for what is this large: offsets of float32 are 32 bits wide, and so are numbers of pixels. */
 static ls_rc check_offsets(size_t values) {
     if (values > INT32_MAX) {
@@ -43,11 +32,8 @@ static ls_rc check_offsets(size_t values) {
 /* Where each element of a sample lies in a block. */
 static ls_rc image_make(const ls_conv_shape *s, size_t together, size_t beyond, size_t element, direct_image *image) {
     const size_t padded_height = s->in_height + 2 * s->padding, columns = s->in_width + 2 * s->padding;
-    *image = (direct_image){.rows = padded_height - together + 1,
-                            .columns = columns,
-                            .rows_together = together,
-                            .channels = s->in_channels};
-    image->elements = image->rows * columns * together * s->in_channels;
+    *image = (direct_image){.columns = columns, .rows_together = together, .channels = s->in_channels};
+    image->elements = (padded_height - together + 1) * columns * together * s->in_channels;
     const size_t rounded = direct_round_up(image->elements, DIRECT_LANES);
     image->stride = direct_round_up(rounded + beyond, DIRECT_LINE / element);
     LS_TRY(check_offsets(16 / sizeof(float) * image->stride));
@@ -74,8 +60,7 @@ static ls_rc image_make(const ls_conv_shape *s, size_t together, size_t beyond, 
  * kernels that are small beside the window, of 1 x 1 above all. */
 static bool input_has_lists(const direct_isa *isa, const ls_conv_shape *s, const direct_pool *pool, size_t element) {
     const size_t reach = (pool->side - 1) * s->stride, width = isa->vector_bytes / element;
-    const size_t foot =
-        (s->kernel_height + reach) * rounded_quotient((s->kernel_width + reach) * s->in_channels, width);
+    const size_t foot = (s->kernel_height + reach) * direct_units((s->kernel_width + reach) * s->in_channels, width);
     const size_t products = pool->side * pool->side * s->kernel_height * s->kernel_width * s->in_channels;
     return s->out_channels * products > (s->out_channels + list_entries) * foot * width;
 }
@@ -94,11 +79,11 @@ static ls_rc input_make(const direct_isa *isa, const ls_conv_shape *s, const dir
     const size_t row = (s->kernel_width + reach) * s->in_channels;
     *input = (direct_sparse_input){.foot_rows = s->kernel_height + reach, .table_rows = s->kernel_height + 2 * reach};
     const size_t most = part_bytes / isa->vector_bytes;
-    choose_parts(row, width, most < SPARSE_VECTORS ? most : SPARSE_VECTORS, &input->vectors, &input->parts);
+    input->vectors = direct_equal_part(direct_units(row, width), most < SPARSE_VECTORS ? most : SPARSE_VECTORS);
+    input->parts = direct_units(row, input->vectors * width);
     const size_t weights = pool->side * input->vectors * width; /* of a channel, in a row */
     const size_t fit = table_bytes / (pool->side * weights * element);
-    const size_t chunks = rounded_quotient(s->out_channels, fit > 0 ? fit : 1);
-    input->chunk = rounded_quotient(s->out_channels, chunks);
+    input->chunk = direct_equal_part(s->out_channels, fit > 0 ? fit : 1);
     input->table_row = input->chunk * weights;
     input->capacity = direct_round_up(input->chunk, DIRECT_LANES) + width; /* whole vectors are written */
     LS_TRY(check_offsets(input->table_rows * input->table_row));
@@ -107,8 +92,9 @@ static ls_rc input_make(const direct_isa *isa, const ls_conv_shape *s, const dir
     const size_t rows = list_bytes / (lists * input->capacity * 2 * element);
     input->window_rows = rows < 1 ? 1 : rows < pool->out_height ? rows : pool->out_height;
     const size_t entries = input->window_rows * lists * input->capacity;
-    input->table = direct_memory(chunks * input->parts * input->table_rows * input->table_row, element,
-                                 "weights of a convolution for sparse gradients");
+    input->table =
+        direct_memory(direct_units(s->out_channels, input->chunk) * input->parts * input->table_rows * input->table_row,
+                      element, "weights of a convolution for sparse gradients");
     input->values = direct_memory(entries, element, "sparse gradients");
     input->offsets = direct_memory(entries, element, "places of sparse gradients");
     input->counts = ls_calloc(input->window_rows * lists, sizeof *input->counts, "numbers of sparse gradients");
@@ -121,8 +107,8 @@ static ls_rc input_make(const direct_isa *isa, const ls_conv_shape *s, const dir
 /* Rows of a kernel side by side, if a row alone leaves most of its vectors empty. */
 static size_t choose_together(const ls_conv_shape *s, size_t width) {
     const size_t row = s->kernel_width * s->in_channels;
-    const size_t apart = s->kernel_height * rounded_quotient(row, width);
-    return 2 * rounded_quotient(s->kernel_height * row, width) <= apart ? s->kernel_height : 1;
+    const size_t apart = s->kernel_height * direct_units(row, width);
+    return 2 * direct_units(s->kernel_height * row, width) <= apart ? s->kernel_height : 1;
 }
 
 static ls_rc params_make(const direct_isa *isa, const ls_conv_shape *s, const direct_pool *pool, size_t element,
@@ -130,7 +116,9 @@ static ls_rc params_make(const direct_isa *isa, const ls_conv_shape *s, const di
     const size_t width = isa->vector_bytes / element, samples = 16 / element;
     const size_t together = choose_together(s, width), step = pool->side * s->stride;
     *params = (direct_sparse_params){.kernel_groups = s->kernel_height / together};
-    choose_parts(s->kernel_width * together * s->in_channels, width, SPARSE_VECTORS, &params->vectors, &params->parts);
+    const size_t row = s->kernel_width * together * s->in_channels;
+    params->vectors = direct_equal_part(direct_units(row, width), SPARSE_VECTORS);
+    params->parts = direct_units(row, params->vectors * width);
     LS_TRY(image_make(s, together, params->parts * params->vectors * width, element, &params->image));
     const size_t pixel_row = (s->in_width + 2 * s->padding) * together * s->in_channels * samples * element;
     const size_t rows = reach_bytes / pixel_row; /* of pixels */
