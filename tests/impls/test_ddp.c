@@ -139,39 +139,11 @@ static void test_unequal_shards(void **state) {
     training_free(ranks, 3);
 }
 
-/* With small buckets the first reduction starts before backward ends; with one bucket it cannot, and is not said to. */
-static void test_overlap(void **state) {
-    (void)state;
-    enum { MANY = 10 };
-    training_resolve("seed-cnn", &model);
-    static const size_t counts[] = {32, 32};
-    static const size_t caps[] = {16384, LS_BUCKET_BYTES_DEFAULT};
-    for (size_t c = 0; c < 2; c++) {
-        training ranks[2];
-        ls_run run;
-        training_run(&run, "ddp", 2, LS_FLOAT32);
-        run.bucket_bytes = caps[c];
-        assert_int_equal(training_threads(ranks, &run, &model, &data, counts, MANY), LS_OK);
-        for (size_t r = 0; r < 2; r++) {
-            assert_int_equal(ranks[r].counters.overlap_measured, MANY);
-            if (caps[c] == 16384) {
-                assert_true(ranks[r].counters.overlap_steps > 0);
-            } else {
-                assert_int_equal(ranks[r].counters.overlap_steps, 0);
-                assert_true(ranks[r].counters.overlap_lead <= 0.0);
-            }
-        }
-        training_free(ranks, 2);
-    }
-    training_resolve(TRAINING_SMALL, &model);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worlds_and_caps),
         cmocka_unit_test(test_against_single),
         cmocka_unit_test(test_unequal_shards),
-        cmocka_unit_test(test_overlap),
     };
     return cmocka_run_group_tests(tests, open_data, close_data);
 }
