@@ -396,6 +396,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
                          comm->rank, (int)comm->clique->peers[comm->rank].pid, comm->ranks);
     }
     drain(comm);
+    result = nccl_await_movers(comm);
     comm_free(comm);
-    return ncclSuccess;
+    return result;
 }

@@ -59,6 +59,7 @@ typedef struct nccl_slot {
     alignas(64) _Atomic unsigned sleepers; /* ranks that sleep, or are about to, on this slot's words */
     _Atomic unsigned left;                 /* 1: the communicator was destroyed */
     alignas(64) _Atomic unsigned core; /* where the rank last announced an operation, counted from 1; 0: not known */
+    _Atomic unsigned moving;           /* 1: the rank reads and writes buffers of all ranks now */
 } nccl_slot;
 
 typedef enum nccl_failure { NCCL_WELL = 0, NCCL_FAILURE_CLAIMED, NCCL_FAILURE_PUBLISHED } nccl_failure;
@@ -224,6 +225,9 @@ ncclResult_t nccl_launch(nccl_operation *operations, size_t count);
 
 /* nccl_protocol.c: runs a collective on its stream's thread. */
 cudaError_t nccl_run(void *payload);
+/* After the clique's failure has been recorded: waits until no other rank uses the buffers of comm's rank any more, so that they may
+ * be freed. A rank that takes longer than a part can take (it is stopped, say) makes this fail with a line that names it. */
+ncclResult_t nccl_await_movers(ncclComm_t comm);
 void nccl_describe(char *text, size_t size, const nccl_descriptor *what);
 const char *nccl_kind_name(unsigned kind);
 

@@ -16,6 +16,9 @@ enum {
         128 * 1024 /* of all others' parts: of two ranks some 15 us, where a thread takes 20 to 60 to wake up */
 };
 
+/* Ample for one part: at 1 GB/s, a tenth of what a core moves, 2 GB. */
+static const unsigned long long MOVE_NS = 2000000000ULL;
+
 const char *nccl_kind_name(unsigned kind) {
     static const char *const names[] = {[NCCL_ALLREDUCE] = "allreduce",
                                         [NCCL_BROADCAST] = "broadcast",
@@ -323,7 +326,7 @@ static void move_part(const nccl_operation *o, const terms *t, int part) {
 }
 
 /* This rank's part first: each then finds its own unless it is late. */
-static void move_data(const nccl_operation *o) {
+static void move_parts(const nccl_operation *o) {
     const int ranks = o->comm->ranks, me = o->comm->rank;
     terms t;
     find_terms(o, &t);
@@ -337,6 +340,40 @@ static void move_data(const nccl_operation *o) {
             move_part(o, &t, part);
         }
     }
+}
+
+/* A rank that aborts frees its buffers. It records the failure and then looks who is moving; here it is the other way round, so one
+ * of the two sees the other. */
+static ncclResult_t move_data(const nccl_operation *o) {
+    _Atomic unsigned *moving = &o->comm->clique->control->slots[o->comm->rank].moving;
+    atomic_store(moving, 1);
+    ncclResult_t result = check_failure(o->comm);
+    if (result == ncclSuccess) {
+        move_parts(o);
+    }
+    atomic_store_explicit(moving, 0, memory_order_release);
+    if (atomic_load(&o->comm->clique->control->failure) != NCCL_WELL) {
+        vgpu_wake_all(moving);
+    }
+    return result;
+}
+
+ncclResult_t nccl_await_movers(ncclComm_t comm) {
+    const unsigned long long end = vgpu_now_ns() + MOVE_NS;
+    for (int rank = 0; rank < comm->ranks; rank++) {
+        const nccl_peer *peer = &comm->clique->peers[rank];
+        _Atomic unsigned *moving = &comm->clique->control->slots[rank].moving;
+        while (rank != comm->rank && atomic_load(moving) != 0 && !nccl_peer_ended(peer)) {
+            const unsigned long long now = vgpu_now_ns();
+            if (now >= end) {
+                return nccl_fail(ncclRemoteError,
+                                 "rank %d (pid %d) still uses the buffers of rank %d, which must not be freed", rank,
+                                 (int)peer->pid, comm->rank);
+            }
+            vgpu_wait_while(moving, 1, now + NCCL_SLICE_NS < end ? now + NCCL_SLICE_NS : end);
+        }
+    }
+    return ncclSuccess;
 }
 
 static void reduce_inline(const nccl_operation *o) {
@@ -373,8 +410,8 @@ static ncclResult_t exchange(const nccl_operation *o) {
         reduce_inline(o);
         return ncclSuccess;
     }
-    move_data(o);
-    return wait_all_moved(o);
+    result = move_data(o);
+    return result == ncclSuccess ? wait_all_moved(o) : result;
 }
 
 /* False when the communicator of the operation has gone. */
