@@ -8,8 +8,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { SIGNALS = 3 };
-static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+enum { SIGNALS = 4 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 static struct sigaction before[SIGNALS];
 static volatile sig_atomic_t came;
 static volatile sig_atomic_t wake_fd = -1;

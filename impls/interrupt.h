@@ -1,4 +1,4 @@
-/* SIGINT, SIGTERM and SIGHUP while ranks run: the run is put away first, then the signal takes its course. */
+/* SIGINT, SIGTERM, SIGHUP and SIGPIPE while ranks run: the run is put away first, then the signal takes its course. */
 #ifndef LS_IMPLS_INTERRUPT_H
 #define LS_IMPLS_INTERRUPT_H
 

@@ -36,10 +36,20 @@ static void find_rank_fds(ls_watch *watch) {
     }
 }
 
-/* Waits at most limit_ms (-1: no limit) for something to happen and reads the ranks' messages. extra: two more file
+/* Such a pipe would be ready for ever. */
+static bool writers_gone(const struct pollfd *pipe) {
+    return (pipe->revents & (POLLHUP | POLLIN)) == POLLHUP;
+}
+
+static void read_ranks(ls_watch *watch) {
+    ls_error_lines_read(watch->lines);
+    ls_output_relay_read(&watch->output);
+}
+
+/* Waits at most limit_ms (-1: no limit) for something to happen and reads what the ranks write. extra: two more file
  * descriptors; -1: none. */
 static void wait_for_event(ls_watch *watch, int limit_ms, int extra1, int extra2) {
-    struct pollfd *fds = ls_calloc(watch->count + 3, sizeof *fds, "file descriptors to wait for");
+    struct pollfd *fds = ls_calloc(watch->count + 4, sizeof *fds, "file descriptors to wait for");
     if (fds == NULL) {
         usleep(1000);
         return;
@@ -52,12 +62,15 @@ static void wait_for_event(ls_watch *watch, int limit_ms, int extra1, int extra2
     }
     fds[count++] = (struct pollfd){.fd = extra1, .events = POLLIN};
     fds[count++] = (struct pollfd){.fd = extra2, .events = POLLIN};
+    const struct pollfd *error = &fds[count], *output = &fds[count + 1];
     fds[count++] = (struct pollfd){.fd = watch->hung_up ? -1 : ls_error_lines_reader(watch->lines), .events = POLLIN};
+    bool relayed = watch->output.open && !watch->silent;
+    fds[count++] = (struct pollfd){.fd = relayed ? watch->output.reader : -1, .events = POLLIN};
     (void)poll(fds, count, limit_ms);
-    /* all writers gone: the pipe would be ready for ever */
-    watch->hung_up = watch->hung_up || (fds[count - 1].revents & (POLLHUP | POLLIN)) == POLLHUP;
+    watch->hung_up = watch->hung_up || writers_gone(error);
+    watch->silent = watch->silent || writers_gone(output);
     free(fds);
-    ls_error_lines_read(watch->lines);
+    read_ranks(watch);
 }
 
 bool ls_watch_wait(ls_watch *watch, int limit_ms) {
@@ -114,7 +127,7 @@ void ls_watch_end(ls_watch *watch, int stopped) {
         ls_child_close(&watch->children[i]);
     }
     wait_rank_fds(watch);
-    ls_error_lines_read(watch->lines);
+    read_ranks(watch);
 }
 
 /* Seconds since any rank last passed a point. */
@@ -218,8 +231,7 @@ void ls_supervise(ls_watch *watch, ls_outcome *outcome) {
     bool stopped = verdict.found && verdict.how[0] != '\0';
     ls_watch_end(watch, stopped ? verdict.rank : -1);
     close(timer);
-    /* mpirun, which writes for its ranks, ends them when nobody reads */
-    if (verdict.signal == (watch->mpirun ? SIGTERM : SIGPIPE) && reader_gone()) {
+    if (!watch->mpirun && verdict.signal == SIGPIPE && reader_gone()) {
         ls_interrupt_take(SIGPIPE); /* the ranks' stdout is this process's own: it ends as if it had written itself */
     }
     if (ls_interrupt_signal() != 0) {

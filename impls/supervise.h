@@ -4,6 +4,7 @@
 
 #include "impls/error_lines.h"
 #include "impls/launch.h"
+#include "impls/output_relay.h"
 #include "impls/progress.h"
 #include "impls/spawn.h"
 
@@ -12,10 +13,12 @@ typedef struct ls_watch {
     const ls_run *run;
     ls_progress *page;
     ls_error_lines *lines;
+    ls_output_relay output; /* of mpirun; other ranks have this process's stdout */
     size_t count;
     ls_child *children;
     bool mpirun;
     bool hung_up;  /* every process has closed its stderr */
+    bool silent;   /* and mpirun its stdout */
     int *rank_fds; /* [page->ranks]: pidfds of ranks that mpirun started; -1: not known (yet) */
 } ls_watch;
 

@@ -73,6 +73,9 @@ full train --help
 full info
 full sampler --n 10000 --world 2
 full data show synthetic:10
+for impl in single ddp mpi; do
+  full train --impl $impl --data synthetic:640 --steps 5 --model "flatten; linear 10; log-softmax"
+done
 full selftest --list
 full verify --steps 1 --devices 1 --impl single
 full micro --allreduce --ranks threads -b 64 -e 64 -n 1 -w 0
