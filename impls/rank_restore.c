@@ -12,8 +12,9 @@
 #include "reference/replica_buffers.h"
 
 /* What of a checkpoint must be alike in the run. samples: of the training set. */
-static ls_training training_of(const ls_run *run, const ls_impl *impl, size_t global_batch, size_t samples) {
-    ls_training training = {
+static ls_rc training_of(const ls_run *run, const ls_impl *impl, size_t global_batch, size_t samples,
+                         ls_training *training) {
+    *training = (ls_training){
         .ranks = impl->ranks(run->devices),
         .devices = run->devices,
         .global_batch = global_batch,
@@ -25,10 +26,10 @@ static ls_training training_of(const ls_run *run, const ls_impl *impl, size_t gl
         .drop_last = run->drop_last,
         .buffer_count = ls_optimizer_state_count(&run->optimizer),
     };
-    for (size_t k = 0; k < training.buffer_count; k++) {
-        training.buffer_names[k] = ls_optimizer_state_name(&run->optimizer, k);
+    for (size_t k = 0; k < training->buffer_count; k++) {
+        training->buffer_names[k] = ls_optimizer_state_name(&run->optimizer, k);
     }
-    return training;
+    return ls_run_network(run, training->network);
 }
 
 size_t ls_restore_epoch_limit(const ls_run *run) {
@@ -72,7 +73,8 @@ static ls_rc check_inputs(const ls_run *run, const ls_model *model, uint64_t *do
     ls_dataset data = {0};
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data)); /* its size is part of the order */
-    ls_training training = training_of(run, ls_impl_find(run->impl), global, data.count);
+    ls_training training;
+    LS_TRY(training_of(run, ls_impl_find(run->impl), global, data.count, &training));
     LS_TRY(ls_training_read(run->resume, model, &training));
     *done = training.steps;
     return check_left(run, &training);
@@ -265,7 +267,8 @@ ls_rc ls_rank_restore(ls_rank_task *task, size_t *first_epoch) {
     if (data->run->load[0] == '\0' && data->run->resume[0] == '\0') {
         return LS_OK;
     }
-    ls_training training = training_of(data->run, data->impl, data->global_batch, data->train.count);
+    ls_training training;
+    LS_TRY(training_of(data->run, data->impl, data->global_batch, data->train.count, &training));
     ls_rc rc = allocate(data, &training);
     if (rc == LS_OK) {
         rc = restore(task, &training);
@@ -301,7 +304,8 @@ ls_rc ls_rank_checkpoint(ls_rank_task *task, size_t epochs) {
         return LS_OK;
     }
     ls_progress_bump(task->progress, LS_STAGE_SAVING);
-    ls_training training = training_of(data->run, data->impl, data->global_batch, data->train.count);
+    ls_training training;
+    LS_TRY(training_of(data->run, data->impl, data->global_batch, data->train.count, &training));
     training.epochs = epochs;
     training.steps = task->steps;
     ls_rc rc = allocate(data, &training);

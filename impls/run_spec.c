@@ -86,6 +86,14 @@ static ls_rc unknown(const char *value) {
                    value, known);
 }
 
+static ls_rc format(const ls_model_spec *spec, const char *file, char text[LS_MODEL_TEXT_SIZE]) {
+    if (ls_spec_format(spec, text, LS_MODEL_TEXT_SIZE) != 0) {
+        return ls_fail(LS_BAD_INPUT, "model %s: its text is longer than %d bytes", file[0] != '\0' ? file : spec->name,
+                       LS_MODEL_TEXT_SIZE - 1);
+    }
+    return LS_OK;
+}
+
 ls_rc ls_run_read_model(const char *value, char text[LS_MODEL_TEXT_SIZE], char file[LS_PATH_SIZE]) {
     file[0] = '\0';
     text[0] = '\0';
@@ -109,10 +117,19 @@ ls_rc ls_run_read_model(const char *value, char text[LS_MODEL_TEXT_SIZE], char f
     bool as_typed = !from_file && strpbrk(value, "\n\t\r#") == NULL && strlen(value) < LS_MODEL_TEXT_SIZE;
     if (as_typed) {
         memcpy(text, value, strlen(value) + 1);
-    } else if (ls_spec_format(&spec, text, LS_MODEL_TEXT_SIZE) != 0) {
-        return ls_fail(LS_BAD_INPUT, "model %s: its text is longer than %d bytes", file, LS_MODEL_TEXT_SIZE - 1);
+        return LS_OK;
     }
-    return LS_OK;
+    return format(&spec, file, text);
+}
+
+ls_rc ls_run_network(const ls_run *run, char text[LS_MODEL_TEXT_SIZE]) {
+    ls_model_spec spec;
+    if (ls_zoo_find(run->model) != NULL) {
+        snprintf(text, LS_MODEL_TEXT_SIZE, "%s", run->model);
+        return LS_OK;
+    }
+    LS_TRY(ls_run_spec(run, &spec));
+    return format(&spec, run->model_file, text);
 }
 
 void ls_run_use_model(const ls_options *options, size_t m, ls_run *run) {

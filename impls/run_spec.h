@@ -17,6 +17,9 @@ ls_rc ls_run_resolve(const ls_run *run, ls_model_spec *spec, ls_model *model);
  * one line) and file (the path, or empty). */
 ls_rc ls_run_read_model(const char *value, char text[LS_MODEL_TEXT_SIZE], char file[LS_PATH_SIZE]);
 
+/* What tells networks apart, in text: a name of the zoo, or an own network's spec, the same however it was typed. */
+ls_rc ls_run_network(const ls_run *run, char text[LS_MODEL_TEXT_SIZE]);
+
 /* Takes entry m of the options' list of networks. */
 void ls_run_use_model(const ls_options *options, size_t m, ls_run *run);
 

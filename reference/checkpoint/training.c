@@ -9,7 +9,7 @@
 #include "reference/checkpoint/formats.h"
 #include "reference/checkpoint/model_state.h"
 
-enum { TEXT = 128 };
+enum { TEXT = LS_SPEC_TEXT_SIZE }; /* of a network: the longest of them */
 
 static const char kind_key[] = "lockstep";
 static const char kind[] = "training checkpoint 1";
@@ -27,7 +27,7 @@ typedef struct likeness {
 
 enum { LIKENESSES = 8 };
 
-static void likenesses_of(const ls_model *model, const ls_training *t, likeness rows[LIKENESSES]) {
+static void likenesses_of(const ls_training *t, likeness rows[LIKENESSES]) {
     const likeness named[LIKENESSES] = {
         {.key = "model", .meaning = "--model"},
         {.key = "dtype", .meaning = "--dtype"},
@@ -40,7 +40,7 @@ static void likenesses_of(const ls_model *model, const ls_training *t, likeness 
     };
     memcpy(rows, named, sizeof named);
     size_t i = 0;
-    snprintf(rows[i++].value, TEXT, "%s", model->name);
+    snprintf(rows[i++].value, TEXT, "%s", t->network);
     snprintf(rows[i++].value, TEXT, "%s", ls_dtype_name(t->dtype));
     snprintf(rows[i++].value, TEXT, "%zu", t->ranks);
     snprintf(rows[i++].value, TEXT, "%zu", t->devices);
@@ -63,7 +63,7 @@ static void buffer_prefix(const ls_training *training, size_t buffer, char *text
 
 static ls_rc fill_state(const ls_model *model, const ls_training *training, ls_state *state) {
     likeness rows[LIKENESSES];
-    likenesses_of(model, training, rows);
+    likenesses_of(training, rows);
     LS_TRY(ls_state_set_text(state, kind_key, kind));
     for (size_t i = 0; i < LIKENESSES; i++) {
         LS_TRY(ls_state_set_text(state, rows[i].key, rows[i].value));
@@ -105,15 +105,15 @@ static ls_rc read_number(const ls_state *state, const char *path, const char *ke
     return LS_OK;
 }
 
-static ls_rc check_alike(const ls_state *state, const char *path, const ls_model *model, const ls_training *training) {
+static ls_rc check_alike(const ls_state *state, const char *path, const ls_training *training) {
     likeness rows[LIKENESSES];
-    likenesses_of(model, training, rows);
+    likenesses_of(training, rows);
     for (size_t i = 0; i < LIKENESSES; i++) {
         const char *found = ls_state_text_of(state, rows[i].key);
         if (found == NULL || strcmp(found, rows[i].value) != 0) {
             return ls_fail(
                 LS_BAD_INPUT,
-                "%s: the checkpoint was made with %s %.100s, this run has %s; go on with the options that it "
+                "%s: the checkpoint was made with %s %.200s, this run has %.200s; go on with the options that it "
                 "was started with, or take its parameters alone with --load",
                 path, rows[i].meaning, found != NULL ? found : "unknown", rows[i].value);
         }
@@ -138,7 +138,7 @@ static ls_rc take_state(const ls_state *state, const char *path, const ls_model 
             "them with --load",
             path);
     }
-    LS_TRY(check_alike(state, path, model, training));
+    LS_TRY(check_alike(state, path, training));
     LS_TRY(read_number(state, path, "epoch", &training->epochs));
     LS_TRY(read_number(state, path, "step", &training->steps));
     LS_TRY(read_number(state, path, "optimizer_step", &training->optimizer_step));

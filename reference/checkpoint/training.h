@@ -9,6 +9,7 @@
 #include "reference/checkpoint/model_state.h"
 #include "reference/checkpoint/state.h"
 #include "reference/model.h"
+#include "reference/spec.h"
 
 #define LS_TRAINING_MODEL     "model."
 #define LS_TRAINING_OPTIMIZER "optimizer."
@@ -22,6 +23,8 @@ typedef struct ls_training {
     uint64_t seed;
     ls_dtype dtype;
     const char *optimizer; /* "sgd" */
+    /* a name of the zoo, or the text of an own network as ls_spec_format writes it: layers without parameters count too */
+    char network[LS_SPEC_TEXT_SIZE];
     bool shuffle, drop_last;
     /* how far it has come */
     uint64_t epochs, steps;  /* completed */

@@ -68,6 +68,12 @@ refused "ranks 2, this run has 1" --impl dp --devices 2
 refused "global batch 100, this run has 60" --impl ddp --devices 2 --batch 30
 refused "seed 3, this run has 4" --impl ddp --devices 2 --seed 4
 refused "samples=600, this run has .*samples=700" --impl ddp --devices 2 --data synthetic:700
+# An own network is known by all of its layers, however they are typed: this relu has no parameters.
+own="--impl single --data synthetic:200 --batch 20"
+expect_exit 0 "$LOCKSTEP" train $own --model 'flatten; linear 8; relu; linear 10' --epochs 1 --checkpoint "$work/own.safetensors"
+expect_exit 0 "$LOCKSTEP" train $own --model 'flatten;linear 8;  relu;linear 10' --epochs 2 --resume "$work/own.safetensors"
+expect_error 2 "made with --model input 1x28x28; flatten; linear 8; relu; linear 10, this run has .*linear 8; linear 10;" \
+  "$LOCKSTEP" train $own --model 'flatten; linear 8; linear 10' --epochs 2 --resume "$work/own.safetensors"
 # A run that ends within its first epoch, or in the one after a checkpoint (of 6 steps), would write none.
 expect_error 2 "first after step 12, .* ends after step 11; .*--save" "$LOCKSTEP" train --impl single $run --steps 11 \
   --checkpoint "$work/none.safetensors"
