@@ -325,11 +325,29 @@ static void move_part(const nccl_operation *o, const terms *t, int part) {
     announce(slot, &slot->done, o->sequence);
 }
 
+/* Of one rank, in place: the result is there already when elements keep their values. */
+static bool changes_nothing(const nccl_operation *o, const terms *t) {
+    if (o->comm->ranks != 1 || t->sources[0] != t->targets[0] || !has_op(o->what.kind)) {
+        return false;
+    }
+    float factor = 0;
+    double wide_factor = 0;
+    memcpy(&factor, &t->scalars[0], sizeof factor);
+    memcpy(&wide_factor, &t->scalars[0], sizeof wide_factor);
+    return o->what.op != NCCL_PREMUL_SUM || (o->what.dtype == ncclFloat32 && factor == 1.0F) ||
+           (o->what.dtype == ncclFloat64 && wide_factor == 1.0);
+}
+
 /* This rank's part first: each then finds its own unless it is late. */
 static void move_parts(const nccl_operation *o) {
     const int ranks = o->comm->ranks, me = o->comm->rank;
     terms t;
     find_terms(o, &t);
+    if (changes_nothing(o, &t)) {
+        nccl_slot *slot = &o->comm->clique->control->slots[me];
+        announce(slot, &slot->done, o->sequence);
+        return;
+    }
     if (!has_claims(o)) {
         move_part(o, &t, me);
         return;
