@@ -39,18 +39,25 @@ static ls_rc read_bytes(const char *flag, const char *text, size_t *out) {
 
 static const char all_kinds[] = "threads,processes,mpi";
 
-/* Ranks under mpirun where there is none: not among all of them, and an error when asked for. */
-static ls_rc check_mpi(bool asked, ls_micro_options *options) {
-    const ls_impl *mpi = ls_impl_find("mpi");
-    char why[256] = "";
-    if (!options->kinds[LS_CREW_MPI] || mpi->available(why, sizeof why)) {
-        return LS_OK;
+/* Why ranks of that kind cannot meet here; false when they can. */
+static bool cannot_meet(ls_crew_kind kind, size_t devices, char *why, size_t size) {
+    return kind == LS_CREW_MPI ? !ls_impl_find("mpi")->available(why, size)
+                               : devices > 1 && !ls_platform_has_collectives(why, size);
+}
+
+/* Kinds that cannot run here: not among all of them, and an error when asked for. */
+static ls_rc check_kinds(bool asked, ls_micro_options *options) {
+    for (ls_crew_kind kind = 0; kind < LS_CREW_KINDS; kind++) {
+        char why[256] = "";
+        if (!options->kinds[kind] || !cannot_meet(kind, options->devices, why, sizeof why)) {
+            continue;
+        }
+        if (asked) {
+            return ls_fail(LS_BAD_INPUT, "option '--ranks': %s cannot run here: %s", ls_crew_kind_name(kind), why);
+        }
+        ls_notice("--ranks %s: SKIPPED (%s)", ls_crew_kind_name(kind), why);
+        options->kinds[kind] = false;
     }
-    if (asked) {
-        return ls_fail(LS_BAD_INPUT, "option '--ranks': mpi cannot run here: %s", why);
-    }
-    ls_notice("ranks under mpirun: SKIPPED (%s)", why);
-    options->kinds[LS_CREW_MPI] = false;
     return LS_OK;
 }
 
@@ -71,7 +78,7 @@ static ls_rc read_kinds(const char *list, ls_micro_options *options) {
         }
         options->kinds[kind] = true;
         if (text[length] == '\0') {
-            return check_mpi(list != all_kinds, options);
+            return check_kinds(list != all_kinds, options);
         }
         text += length + 1;
     }

@@ -115,11 +115,7 @@ static ls_rc start(const char *program, const ls_run *run, size_t world, ls_outc
 }
 
 static void put_away(launch_state *state) {
-    ls_error_lines_close(state->watch.lines);
-    ls_output_relay_close(&state->watch.output);
-    ls_progress_close(state->watch.page);
-    free(state->watch.children);
-    free(state->watch.rank_fds);
+    ls_watch_close(&state->watch);
     free(state->argv);
     ls_environment_free(&state->environment);
     if (state->port_fd >= 0) {

@@ -41,7 +41,7 @@ static bool writers_gone(const struct pollfd *pipe) {
     return (pipe->revents & (POLLHUP | POLLIN)) == POLLHUP;
 }
 
-static void read_ranks(ls_watch *watch) {
+void ls_watch_read(ls_watch *watch) {
     ls_error_lines_read(watch->lines);
     ls_output_relay_read(&watch->output);
 }
@@ -70,7 +70,7 @@ static void wait_for_event(ls_watch *watch, int limit_ms, int extra1, int extra2
     watch->hung_up = watch->hung_up || writers_gone(error);
     watch->silent = watch->silent || writers_gone(output);
     free(fds);
-    read_ranks(watch);
+    ls_watch_read(watch);
 }
 
 bool ls_watch_wait(ls_watch *watch, int limit_ms) {
@@ -127,7 +127,15 @@ void ls_watch_end(ls_watch *watch, int stopped) {
         ls_child_close(&watch->children[i]);
     }
     wait_rank_fds(watch);
-    read_ranks(watch);
+    ls_watch_read(watch);
+}
+
+void ls_watch_close(ls_watch *watch) {
+    ls_error_lines_close(watch->lines);
+    ls_output_relay_close(&watch->output);
+    ls_progress_close(watch->page);
+    free(watch->children);
+    free(watch->rank_fds);
 }
 
 /* Seconds since any rank last passed a point. */

@@ -32,6 +32,12 @@ enum { LS_SETTLE_MS = 200 };
 /* Waits until every process has ended, at most so long, and reads what they write meanwhile; true when all have. */
 bool ls_watch_wait(ls_watch *watch, int limit_ms);
 
+/* Reads what the ranks have written, without waiting. */
+void ls_watch_read(ls_watch *watch);
+
+/* Frees what the watch owns, once every process has ended: all but run. Safe on a zeroed one. */
+void ls_watch_close(ls_watch *watch);
+
 /* Ends every process of the run and reaps it: SIGTERM, 2 seconds, SIGKILL. stopped: a rank that gets SIGKILL at once. */
 void ls_watch_end(ls_watch *watch, int stopped);
 

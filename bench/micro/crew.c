@@ -107,7 +107,7 @@ static ls_rc look_at_children(ls_crew *crew, bool killed_only) {
 /* Looks after the ranks while they work. A rank that was killed comes first: others fail because of it. */
 static ls_rc look(ls_crew *crew) {
     if (crew->kind != LS_CREW_THREADS) {
-        ls_error_lines_read(crew->watch.lines);
+        ls_watch_read(&crew->watch);
         LS_TRY(look_at_children(crew, true));
     }
     for (size_t r = 0; r < crew->world; r++) {
@@ -320,12 +320,7 @@ static void end_processes(ls_crew *crew) {
     if (crew->watch.children != NULL && crew->watch.rank_fds != NULL && crew->watch.lines != NULL) {
         ls_watch_end(&crew->watch, -1);
     }
-    if (crew->watch.lines != NULL) {
-        ls_error_lines_close(crew->watch.lines);
-    }
-    ls_progress_close(crew->watch.page);
-    free(crew->watch.children);
-    free(crew->watch.rank_fds);
+    ls_watch_close(&crew->watch);
     ls_environment_free(&crew->environment);
     if (crew->port_fd >= 0) {
         close(crew->port_fd);

@@ -62,6 +62,10 @@ expect_exit 0 "$LOCKSTEP" verify "${small[@]}" --devices 1,2 --steps 1
 grep -q ' passed, 0 failed, 2 skipped' "$work/out" || fail "verify: $(tail -n 1 "$work/out")"
 expect_exit 0 "$LOCKSTEP" sweep "${small[@]}" --devices 2 --scaling weak --steps 2 -o "$work/isolated.jsonl"
 [ "$(grep -c 'SKIPPED: LOCKSTEP_VGPU_SCHED=isolate' "$work/out")" -eq 1 ] || fail "sweep: $(cat "$work/out")"
+expect_error 2 "option '--ranks': threads cannot run here: LOCKSTEP_VGPU_SCHED=isolate" "$LOCKSTEP" micro --allreduce --ranks threads
+expect_exit 0 "$LOCKSTEP" micro --allreduce -b 64 -e 64 -n 1 -w 0
+[ "$(grep -c '^lockstep: --ranks .*: SKIPPED (LOCKSTEP_VGPU_SCHED=isolate' "$work/err")" -eq 2 ] || fail "micro: $(cat "$work/err")"
+grep -q 'by MPI' "$work/out" || fail "micro without MPI: $(cat "$work/out")"
 unset LOCKSTEP_VGPU_SCHED
 
 # Before anything is printed, whatever the command.
