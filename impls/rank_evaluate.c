@@ -1,4 +1,5 @@
 /* Test accuracy over all ranks: disjoint slices, no padding, so every sample counts once. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "gpu/range.h"
@@ -58,7 +59,7 @@ void ls_rank_slice_close(ls_rank_slice *slice) {
     *slice = (ls_rank_slice){0};
 }
 
-ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *loss, double *correct, double *count) {
+ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, ls_test_score *score) {
     LS_RANGE("evaluate");
     const ls_dataset *test = &task->data->test;
     size_t features = ls_dataset_features(test), replicas;
@@ -77,8 +78,27 @@ ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *l
     ls_progress_bump(task->progress, LS_STAGE_EVALUATING);
     ls_loss_options mean = task->data->run->loss; /* over the test set, whatever the training's reduction */
     mean.reduction = LS_LOSS_MEAN;
-    *loss = sums[2] > 0 ? ls_loss_value(&mean, sums[0], sums[2], task->data->model.classes) : 0;
-    *correct = sums[1];
-    *count = sums[2];
+    *score = (ls_test_score){
+        .loss = sums[2] > 0 ? ls_loss_value(&mean, sums[0], sums[2], task->data->model.classes) : 0,
+        .correct = sums[1],
+        .count = sums[2],
+        .right_or_wrong = test->target_count == 0,
+    };
     return LS_OK;
+}
+
+static double accuracy(const ls_test_score *score) {
+    return score->count > 0 ? score->correct / score->count : 0;
+}
+
+void ls_rank_score_print(const ls_test_score *score) {
+    printf("Test set: average loss %.4f", score->loss);
+    if (score->right_or_wrong) {
+        printf(", accuracy: %.0f/%.0f (%.2f%%)", score->correct, score->count, 100 * accuracy(score));
+    }
+    putchar('\n');
+}
+
+json_t *ls_rank_score_accuracy(const ls_test_score *score) {
+    return score->right_or_wrong ? json_real(accuracy(score)) : json_null();
 }

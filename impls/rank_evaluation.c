@@ -1,14 +1,13 @@
 /* A rank of `lockstep eval`: no training, the accuracy of loaded parameters. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "impls/rank_restore.h"
 #include "reference/hash.h"
 
-static ls_rc record(ls_rank_task *task, double loss, double correct, double count) {
-    json_t *row =
-        json_pack("{s:f, s:f, s:I, s:I}", "test_loss", loss, "test_accuracy", count > 0 ? correct / count : 0.0,
-                  "correct", (json_int_t)correct, "samples", (json_int_t)count);
+static ls_rc record(ls_rank_task *task, const ls_test_score *score) {
+    json_t *correct = score->right_or_wrong ? json_integer((json_int_t)score->correct) : json_null();
+    json_t *row = json_pack("{s:f, s:o, s:o, s:I}", "test_loss", score->loss, "test_accuracy",
+                            ls_rank_score_accuracy(score), "correct", correct, "samples", (json_int_t)score->count);
     return row != NULL && json_array_append_new(task->epochs, row) == 0
                ? LS_OK
                : ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
@@ -33,16 +32,15 @@ static ls_rc write_result(ls_rank_task *task) {
 static ls_rc evaluate(ls_rank_task *task, const ls_rank_slice *slice) {
     const ls_rank_data *data = task->data;
     size_t first_epoch;
-    double loss, correct, count;
+    ls_test_score score;
     LS_TRY(data->impl->open(data->run, &task->rank, &data->model, data->batch, &task->self));
     ls_progress_bump(task->progress, LS_STAGE_OPENING);
     LS_TRY(ls_rank_restore(task, &first_epoch));
-    LS_TRY(ls_rank_evaluate(task, slice, &loss, &correct, &count));
+    LS_TRY(ls_rank_evaluate(task, slice, &score));
     if (task->rank.rank == 0) {
-        printf("Test set: average loss %.4f, accuracy: %.0f/%.0f (%.2f%%)\n", loss, correct, count,
-               count > 0 ? 100 * correct / count : 0.0);
+        ls_rank_score_print(&score);
     }
-    LS_TRY(record(task, loss, correct, count));
+    LS_TRY(record(task, &score));
     LS_TRY(write_result(task));
     ls_progress_bump(task->progress, LS_STAGE_SAVING);
     return LS_OK;

@@ -57,8 +57,20 @@ typedef struct ls_rank_slice {
 
 ls_rc ls_rank_slice_open(const ls_dataset *test, size_t rank, size_t world, ls_rank_slice *out);
 void ls_rank_slice_close(ls_rank_slice *slice);
-/* Mean loss over the whole test set, right answers and samples, the same on every rank. Collective. */
-ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, double *loss, double *correct, double *count);
+
+/* Of the whole test set, the same on every rank. */
+typedef struct ls_test_score {
+    double loss;           /* mean */
+    double correct, count; /* samples */
+    bool right_or_wrong;   /* no: float targets are neither, and have no accuracy */
+} ls_test_score;
+
+/* Collective. */
+ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, ls_test_score *score);
+/* The line about a test set. */
+void ls_rank_score_print(const ls_test_score *score);
+/* A new reference: the share of right answers, or null. */
+json_t *ls_rank_score_accuracy(const ls_test_score *score);
 
 /* Files and memory for captures (impls/capture.h); nothing without run->capture. */
 typedef struct ls_rank_capture ls_rank_capture;

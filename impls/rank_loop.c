@@ -122,11 +122,11 @@ static ls_rc run_step(loop *l, size_t epoch, size_t step) {
 }
 
 /* Adds the epoch to the result. Losses that nobody logged and accuracies that nobody measured are null. */
-static ls_rc record_epoch(loop *l, double seconds, uint64_t samples, const double *test_loss, const double *accuracy) {
+static ls_rc record_epoch(loop *l, double seconds, uint64_t samples, const ls_test_score *score) {
     json_t *loss = l->logged_count > 0 ? json_real(l->logged / (double)l->logged_count) : json_null();
     json_t *row = json_pack("{s:o, s:o, s:o, s:f, s:f}", "loss", loss, "test_loss",
-                            test_loss != NULL ? json_real(*test_loss) : json_null(), "test_accuracy",
-                            accuracy != NULL ? json_real(*accuracy) : json_null(), "seconds", seconds,
+                            score != NULL ? json_real(score->loss) : json_null(), "test_accuracy",
+                            score != NULL ? ls_rank_score_accuracy(score) : json_null(), "seconds", seconds,
                             "samples_per_second", seconds > 0 ? (double)samples / seconds : 0.0);
     if (row == NULL || json_array_append_new(l->task->epochs, row) != 0) {
         return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
@@ -136,22 +136,17 @@ static ls_rc record_epoch(loop *l, double seconds, uint64_t samples, const doubl
 
 static ls_rc finish_epoch(loop *l, size_t epoch, double seconds, uint64_t samples) {
     const ls_run *run = l->task->data->run;
-    double loss, correct, count, accuracy;
+    ls_test_score score;
     if (!run->evaluate) {
-        return record_epoch(l, seconds, samples, NULL, NULL);
+        return record_epoch(l, seconds, samples, NULL);
     }
-    LS_TRY(ls_rank_evaluate(l->task, &l->slice, &loss, &correct, &count));
-    accuracy = count > 0 ? correct / count : 0;
+    LS_TRY(ls_rank_evaluate(l->task, &l->slice, &score));
     if (l->logs) {
-        if (l->task->data->test.target_count > 0) { /* nothing is right or wrong about a float */
-            printf("Test set: average loss %.4f\n", loss);
-        } else {
-            printf("Test set: average loss %.4f, accuracy: %.0f/%.0f (%.2f%%)\n", loss, correct, count, 100 * accuracy);
-        }
+        ls_rank_score_print(&score);
         printf("Epoch %zu: %llu samples in %.2f s, %.0f samples/s\n", epoch + 1, (unsigned long long)samples, seconds,
                seconds > 0 ? (double)samples / seconds : 0.0);
     }
-    return record_epoch(l, seconds, samples, &loss, l->task->data->test.target_count > 0 ? NULL : &accuracy);
+    return record_epoch(l, seconds, samples, &score);
 }
 
 static ls_rc run_epoch(loop *l, size_t epoch) {

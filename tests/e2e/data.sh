@@ -86,8 +86,14 @@ expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,2 --data raw:whole.raw -
   --batch 5 --bucket-bytes 25MiB --lr 0.0001
 said ' 0 failed, 0 skipped, 0 mistrusted'
 expect_exit 0 "$LOCKSTEP" train --impl ddp --devices 2 --data raw:whole.raw --model 'flatten; linear 2' --loss mse --batch 5 \
-  --lr 0.0001 --epochs 1
+  --lr 0.0001 --epochs 1 --save targets.safetensors
 said '^Test set: average loss [0-9.]*$'
+trained=$(grep '^Test set' "$work/out")
+# ... and of parameters that were saved: what is said of them is the same line.
+expect_exit 0 "$LOCKSTEP" eval --impl ddp --devices 3 --data raw:whole.raw --model 'flatten; linear 2' --loss mse \
+  --load targets.safetensors --json eval.json
+[ "$(grep '^Test set' "$work/out")" = "$trained" ] || fail "eval says $(cat "$work/out"), training said $trained"
+grep -q '"test_accuracy":null,"correct":null,"samples":40' eval.json || fail "accuracy of float targets: $(cat eval.json)"
 
 # What import refuses, and that it leaves nothing.
 refused() { expect_error 2 "$1" "$LOCKSTEP" data import bad.raw "${@:2}"; }
