@@ -11,14 +11,18 @@
 #include "reference/dataset.h"
 #include "reference/replica_buffers.h"
 
-/* What of a checkpoint must be alike in the run. samples: of the training set. */
-static ls_rc training_of(const ls_run *run, const ls_impl *impl, size_t global_batch, size_t samples,
+/* What of a checkpoint must be alike in the run. data: the training set, or its sizes alone. */
+static ls_rc training_of(const ls_run *run, const ls_impl *impl, size_t global_batch, const ls_dataset *data,
                          ls_training *training) {
+    ls_model model;
+    const bool is_open = data->pixels != NULL || data->values != NULL;
     *training = (ls_training){
         .ranks = impl->ranks(run->devices),
         .devices = run->devices,
         .global_batch = global_batch,
-        .samples = samples,
+        .samples = data->count,
+        .data = is_open ? ls_dataset_hash(data) : 0,
+        .loss = run->loss,
         .seed = run->seed,
         .dtype = run->dtype,
         .optimizer = ls_optimizer_of(&run->optimizer)->name,
@@ -29,6 +33,7 @@ static ls_rc training_of(const ls_run *run, const ls_impl *impl, size_t global_b
     for (size_t k = 0; k < training->buffer_count; k++) {
         training->buffer_names[k] = ls_optimizer_state_name(&run->optimizer, k);
     }
+    LS_TRY(ls_run_model(run, &model, &training->normalize));
     return ls_run_network(run, training->network);
 }
 
@@ -74,7 +79,7 @@ static ls_rc check_inputs(const ls_run *run, const ls_model *model, uint64_t *do
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data)); /* its size is part of the order */
     ls_training training;
-    LS_TRY(training_of(run, ls_impl_find(run->impl), global, data.count, &training));
+    LS_TRY(training_of(run, ls_impl_find(run->impl), global, &data, &training));
     LS_TRY(ls_training_read(run->resume, model, &training));
     *done = training.steps;
     return check_left(run, &training);
@@ -268,7 +273,7 @@ ls_rc ls_rank_restore(ls_rank_task *task, size_t *first_epoch) {
         return LS_OK;
     }
     ls_training training;
-    LS_TRY(training_of(data->run, data->impl, data->global_batch, data->train.count, &training));
+    LS_TRY(training_of(data->run, data->impl, data->global_batch, &data->train, &training));
     ls_rc rc = allocate(data, &training);
     if (rc == LS_OK) {
         rc = restore(task, &training);
@@ -305,7 +310,7 @@ ls_rc ls_rank_checkpoint(ls_rank_task *task, size_t epochs) {
     }
     ls_progress_bump(task->progress, LS_STAGE_SAVING);
     ls_training training;
-    LS_TRY(training_of(data->run, data->impl, data->global_batch, data->train.count, &training));
+    LS_TRY(training_of(data->run, data->impl, data->global_batch, &data->train, &training));
     training.epochs = epochs;
     training.steps = task->steps;
     ls_rc rc = allocate(data, &training);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reference/data/source.h"
+#include "reference/hash.h"
 
 static const ls_data_source *const sources[] = {&ls_data_fashion_mnist, &ls_data_mnist, &ls_data_cifar10,
                                                 &ls_data_idx,           &ls_data_raw,   &ls_data_synthetic,
@@ -70,6 +71,15 @@ void ls_dataset_close(ls_dataset *dataset) {
     free(dataset->labels);
     free(dataset->targets);
     *dataset = (ls_dataset){0};
+}
+
+uint64_t ls_dataset_hash(const ls_dataset *dataset) {
+    const size_t numbers = dataset->count * ls_dataset_features(dataset);
+    const size_t targets = dataset->targets != NULL ? dataset->count * dataset->target_count : 0;
+    uint64_t hash = dataset->pixels != NULL ? ls_hash(LS_HASH_SEED, dataset->pixels, numbers)
+                                            : ls_hash(LS_HASH_SEED, dataset->values, numbers * sizeof *dataset->values);
+    hash = ls_hash(hash, dataset->labels, dataset->count * sizeof *dataset->labels);
+    return ls_hash(hash, dataset->targets, targets * sizeof *dataset->targets);
 }
 
 void ls_samples_copy(const ls_dataset *from, size_t index, ls_samples *to, size_t at) {

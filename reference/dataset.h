@@ -56,6 +56,9 @@ static inline size_t ls_dataset_features(const ls_dataset *dataset) {
     return dataset->channels * dataset->height * dataset->width;
 }
 
+/* A hash of all samples, labels and targets of an open data set, in their order. */
+uint64_t ls_dataset_hash(const ls_dataset *dataset);
+
 /* The usages of all sources, for help and messages: "a, b or c". */
 const char *ls_dataset_usages(void);
 

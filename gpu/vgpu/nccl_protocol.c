@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gpu/base/error.h"
 #include "gpu/vgpu/nccl_internal.h"
 
 enum {
@@ -80,8 +81,11 @@ static bool reached(const wait *w) {
 
 static void give_up(const wait *w, const char *why) {
     const nccl_operation *o = w->operation;
+    /* Who says it, and so not the peer itself: the line is left out where the peer has said why it ended. */
+    ls_error_set_rank(o->comm->rank, o->comm->device);
     nccl_clique_fail(o->comm->clique, ncclRemoteError, "rank %d (pid %d) did not %s %s #%u%s", w->peer,
                      (int)o->comm->clique->peers[w->peer].pid, w->verb, nccl_kind_name(o->what.kind), o->sequence, why);
+    ls_error_set_rank(-1, -1);
 }
 
 /* Sleeps until the word is reached; looks around every NCCL_SLICE_NS. */

@@ -25,7 +25,41 @@ typedef struct likeness {
     char value[TEXT];
 } likeness;
 
-enum { LIKENESSES = 8 };
+enum { LIKENESSES = 11 };
+
+/* The name, and what it keeps of each parameter: with momentum another than without. */
+static void describe_optimizer(const ls_training *t, char *text) {
+    size_t used = (size_t)snprintf(text, TEXT, "%s", t->optimizer);
+    for (size_t k = 0; k < t->buffer_count && used < TEXT; k++) {
+        used += (size_t)snprintf(text + used, TEXT - used, "%s%s", k == 0 ? " with " : ", ", t->buffer_names[k]);
+    }
+}
+
+/* Nothing where it is not known: hash 0. */
+static void describe_data(const ls_training *t, char *text) {
+    text[0] = '\0';
+    if (t->data != 0) {
+        snprintf(text, TEXT, "%zu samples of hash %016" PRIx64, t->samples, t->data);
+    }
+}
+
+static void describe_loss(const ls_training *t, char *text) {
+    snprintf(text, TEXT, "%s --reduction %s --label-smoothing %.17g", ls_loss_name(t->loss.kind),
+             ls_loss_reduction_name(t->loss.reduction), t->loss.label_smoothing);
+}
+
+/* As --normalize takes it. */
+static void describe_normalize(const ls_normalize *n, char *text) {
+    size_t used = (size_t)snprintf(text, TEXT, "%s", n->channels == 0 ? "none" : "");
+    for (size_t i = 0; i < 2 * n->channels && used < TEXT; i++) {
+        const size_t c = i % n->channels;
+        used += (size_t)snprintf(text + used, TEXT - used, "%s%.17g",
+                                 i == 0   ? ""
+                                 : c == 0 ? ","
+                                          : "/",
+                                 i < n->channels ? n->mean[c] : n->std[c]);
+    }
+}
 
 static void likenesses_of(const ls_training *t, likeness rows[LIKENESSES]) {
     const likeness named[LIKENESSES] = {
@@ -37,6 +71,9 @@ static void likenesses_of(const ls_training *t, likeness rows[LIKENESSES]) {
         {.key = "seed", .meaning = "--seed"},
         {.key = "order", .meaning = "order"},
         {.key = "optimizer", .meaning = "optimizer"},
+        {.key = "training_set", .meaning = "a training set of"},
+        {.key = "loss", .meaning = "--loss"},
+        {.key = "normalize", .meaning = "--normalize"},
     };
     memcpy(rows, named, sizeof named);
     size_t i = 0;
@@ -48,7 +85,10 @@ static void likenesses_of(const ls_training *t, likeness rows[LIKENESSES]) {
     snprintf(rows[i++].value, TEXT, "%" PRIu64, t->seed);
     snprintf(rows[i++].value, TEXT, "DistributedSampler shuffle=%s drop_last=%s seed=%" PRIu64 " samples=%zu",
              t->shuffle ? "True" : "False", t->drop_last ? "True" : "False", t->seed, t->samples);
-    snprintf(rows[i++].value, TEXT, "%s", t->optimizer);
+    describe_optimizer(t, rows[i++].value);
+    describe_data(t, rows[i++].value);
+    describe_loss(t, rows[i++].value);
+    describe_normalize(&t->normalize, rows[i++].value);
 }
 
 static ls_rc set_number(ls_state *state, const char *key, uint64_t number) {
@@ -110,7 +150,7 @@ static ls_rc check_alike(const ls_state *state, const char *path, const ls_train
     likenesses_of(training, rows);
     for (size_t i = 0; i < LIKENESSES; i++) {
         const char *found = ls_state_text_of(state, rows[i].key);
-        if (found == NULL || strcmp(found, rows[i].value) != 0) {
+        if (rows[i].value[0] != '\0' && (found == NULL || strcmp(found, rows[i].value) != 0)) {
             return ls_fail(
                 LS_BAD_INPUT,
                 "%s: the checkpoint was made with %s %.200s, this run has %.200s; go on with the options that it "

@@ -8,7 +8,9 @@
 #include "gpu/base/dtype.h"
 #include "reference/checkpoint/model_state.h"
 #include "reference/checkpoint/state.h"
+#include "reference/loss.h"
 #include "reference/model.h"
+#include "reference/normalize.h"
 #include "reference/spec.h"
 
 #define LS_TRAINING_MODEL     "model."
@@ -20,6 +22,9 @@ typedef struct ls_training {
     /* must be alike in the run that goes on */
     size_t ranks, devices, global_batch;
     size_t samples; /* of the training set; with the seed they make the order */
+    uint64_t data;  /* ls_dataset_hash of the training set; 0: not known here, and not compared */
+    ls_loss_options loss;
+    ls_normalize normalize; /* in force */
     uint64_t seed;
     ls_dtype dtype;
     const char *optimizer; /* "sgd" */

@@ -68,6 +68,21 @@ refused "ranks 2, this run has 1" --impl dp --devices 2
 refused "global batch 100, this run has 60" --impl ddp --devices 2 --batch 30
 refused "seed 3, this run has 4" --impl ddp --devices 2 --seed 4
 refused "samples=600, this run has .*samples=700" --impl ddp --devices 2 --data synthetic:700
+refused "optimizer sgd with momentum_buffer, this run has sgd;" --impl ddp --devices 2 --momentum 0
+refused "loss cross-entropy .*, this run has mse" --impl ddp --devices 2 --loss mse
+refused "label-smoothing 0, this run has .*--label-smoothing 0.10" --impl ddp --devices 2 --label-smoothing 0.1
+refused "normalize none, this run has 0.5,0.5" --impl ddp --devices 2 --normalize 0.5,0.5
+# The same number of samples, but others: only the ranks, which read them, can tell.
+head -c $((600 * 784)) /dev/zero >"$work/x.u8"
+head -c 600 /dev/zero >"$work/y.u8"
+expect_exit 0 "$LOCKSTEP" data import "$work/zeros.raw" --train-x "$work/x.u8" --train-y "$work/y.u8" --shape 28x28 --classes 10 \
+  --test-x "$work/x.u8" --test-y "$work/y.u8"
+for impl in "ddp --devices 2" "ddp --devices 2 --ranks threads"; do
+  refused "training set of 600 samples of hash .*, this run has 600 samples of hash" --impl $impl --data "raw:$work/zeros.raw"
+done
+# What may change.
+expect_exit 0 "$LOCKSTEP" train $run --impl ddp --devices 2 --epochs 2 --resume "$work/c.safetensors" --lr 0.1 --momentum 0.5 \
+  --weight-decay 0.01 --nesterov --lr-schedule cosine
 # An own network is known by all of its layers, however they are typed: this relu has no parameters.
 own="--impl single --data synthetic:200 --batch 20"
 expect_exit 0 "$LOCKSTEP" train $own --model 'flatten; linear 8; relu; linear 10' --epochs 1 --checkpoint "$work/own.safetensors"

@@ -120,6 +120,7 @@ static ls_training a_training(double *params, double *momentum) {
         .devices = 2,
         .global_batch = 100,
         .samples = 1000,
+        .data = 0x123,
         .seed = UINT64_MAX,
         .dtype = LS_FLOAT64,
         .optimizer = "sgd",
@@ -194,25 +195,55 @@ static void test_other_runs_are_refused(void **unused) {
     expect_line(resume, &other, "samples=1000, this run has");
     other = written;
     other.optimizer = "adam";
-    expect_line(resume, &other, "made with optimizer sgd, this run has adam");
+    expect_line(resume, &other, "made with optimizer sgd with momentum_buffer, this run has adam with momentum_buffer");
     other = written; /* the same parameters in another network */
     (void)snprintf(other.network, sizeof other.network, "conv1: conv 2 k3; fc: linear 3");
     expect_line(resume, &other,
                 "made with --model conv1: conv 2 k3; relu; fc: linear 3, this run has conv1: conv 2 k3; fc: linear 3");
     other = written;
-    other.buffer_count = 0;
-    expect_line(resume, &other, "expected 4 tensors of the model and the optimizer, found 8");
+    other.buffer_count = 0; /* as without momentum */
+    expect_line(resume, &other, "made with optimizer sgd with momentum_buffer, this run has sgd;");
     other = written;
     other.buffer_count = 2;
     other.buffer_names[1] = "exp_avg";
     other.buffers[1] = momentum;
-    expect_line(resume, &other, "tensor 'optimizer.exp_avg.conv1.weight' of model tiny is missing");
+    expect_line(resume, &other, "this run has sgd with momentum_buffer, exp_avg;");
+    other = written;
+    other.data = 0xabc;
+    expect_line(resume, &other, "made with a training set of 1000 samples of hash 0000000000000123, this run has 1000 "
+                                "samples of hash 0000000000000abc");
+    other.data = 0; /* not known */
+    assert_int_equal(resume(&other), LS_OK);
+    other = written;
+    other.loss.kind = LS_LOSS_MSE;
+    expect_line(resume, &other, "made with --loss cross-entropy --reduction mean --label-smoothing 0, this run has mse ");
+    other = written;
+    other.loss.label_smoothing = 0.5;
+    expect_line(resume, &other, "--label-smoothing 0.5;");
+    other = written;
+    other.normalize = (ls_normalize){.channels = 2, .mean = {0.5, 0.25}, .std = {1, 2}};
+    expect_line(resume, &other, "made with --normalize none, this run has 0.5/0.25,1/2");
 }
 
 static void test_damaged_checkpoints(void **unused) {
     (void)unused;
     double params[COUNT] = {0}, momentum[COUNT] = {0};
     ls_training training = a_training(params, momentum);
+    ls_state more = {0}; /* than the model and the optimizer have */
+    assert_int_equal(ls_training_write(folder_path("c.safetensors"), &model, &training), LS_OK);
+    assert_int_equal(ls_state_read(folder_path("c.safetensors"), &more), LS_OK);
+    assert_int_equal(ls_model_state_add(&model, LS_FLOAT64, LS_MODEL_PARAMS, &(ls_model_values){.params = params},
+                                        "optimizer.more.", &more),
+                     LS_OK);
+    write_and_free("c.safetensors", &more);
+    expect_line(resume, &training, "expected 8 tensors of the model and the optimizer, found 12");
+    ls_training others = training; /* fewer */
+    others.buffer_names[0] = "exp_avg";
+    assert_int_equal(ls_training_write(folder_path("c.safetensors"), &model, &others), LS_OK);
+    assert_int_equal(ls_state_read(folder_path("c.safetensors"), &more), LS_OK);
+    assert_int_equal(ls_state_set_text(&more, "optimizer", "sgd with momentum_buffer"), LS_OK);
+    write_and_free("c.safetensors", &more);
+    expect_line(resume, &training, "tensor 'optimizer.momentum_buffer.conv1.weight' of model tiny is missing");
     const char *const bad[] = {"", "x", "-1", "3 ", "99999999999999999999", "18446744073709551615"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         ls_state state = {0};
