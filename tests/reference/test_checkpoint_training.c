@@ -210,13 +210,15 @@ static void test_other_runs_are_refused(void **unused) {
     expect_line(resume, &other, "this run has sgd with momentum_buffer, exp_avg;");
     other = written;
     other.data = 0xabc;
-    expect_line(resume, &other, "made with a training set of 1000 samples of hash 0000000000000123, this run has 1000 "
-                                "samples of hash 0000000000000abc");
+    expect_line(resume, &other,
+                "made with a training set of 1000 samples of hash 0000000000000123, this run has 1000 "
+                "samples of hash 0000000000000abc");
     other.data = 0; /* not known */
     assert_int_equal(resume(&other), LS_OK);
     other = written;
     other.loss.kind = LS_LOSS_MSE;
-    expect_line(resume, &other, "made with --loss cross-entropy --reduction mean --label-smoothing 0, this run has mse ");
+    expect_line(resume, &other,
+                "made with --loss cross-entropy --reduction mean --label-smoothing 0, this run has mse ");
     other = written;
     other.loss.label_smoothing = 0.5;
     expect_line(resume, &other, "--label-smoothing 0.5;");
