@@ -79,8 +79,8 @@ static ls_rc verify_point(const sweep_state *sweep, const ls_sweep_point *point,
     }
     ls_replay replay;
     LS_TRY(ls_replay_point(sweep->replayer, sweep->program, point, measured->steps, measured->param_hash, &replay));
-    json_object_set_new(row, "verification", json_string(replay.passed ? "PASSED" : "FAILED"));
-    set_status(row, replay.passed ? "PASSED" : "FAILED", replay.reason);
+    json_object_set_new(row, "verification", json_string(ls_status_name(replay.status)));
+    set_status(row, ls_status_name(replay.status), replay.reason);
     return LS_OK;
 }
 

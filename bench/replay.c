@@ -52,7 +52,7 @@ void ls_replayer_close(ls_replayer *replayer) {
 }
 
 static void refuse(ls_replay *out, const char *reason) {
-    out->passed = false;
+    out->status = LS_FAILED;
     snprintf(out->reason, sizeof out->reason, "replay: %s", reason);
 }
 
@@ -74,7 +74,7 @@ static ls_rc judge(ls_replayer *replayer, const ls_run *run, const char *run_dir
             snprintf(out->reason, sizeof out->reason, "replay: layer %d, %s: %s%s%s", ls_checks[verdict.decisive].layer,
                      ls_checks[verdict.decisive].name, verdict.status == LS_FAILED ? finding->detail : finding->reason,
                      finding->cause[0] != '\0' ? "; " : "", finding->cause);
-            out->passed = false;
+            out->status = verdict.status;
         }
     }
     ls_case_close(&record);
@@ -83,7 +83,7 @@ static ls_rc judge(ls_replayer *replayer, const ls_run *run, const char *run_dir
 
 ls_rc ls_replay_point(ls_replayer *replayer, const char *program, const ls_sweep_point *point, size_t steps,
                       const char *param_hash, ls_replay *out) {
-    *out = (ls_replay){.passed = true};
+    *out = (ls_replay){.status = LS_PASSED};
     ls_run run = point->run;
     snprintf(run.data, sizeof run.data, "%s", replayer->unpacked.data);
     run.steps = steps;

@@ -3,13 +3,14 @@
 #define LS_BENCH_REPLAY_H
 
 #include "bench/sweep_plan.h"
+#include "verify/check.h"
 
 /* What the replays of one sweep share: the training set and the oracle. */
 typedef struct ls_replayer ls_replayer;
 
 typedef struct ls_replay {
-    bool passed;
-    char reason[512]; /* when it did not pass */
+    ls_status status;
+    char reason[512]; /* unless it passed */
 } ls_replay;
 
 /* data: of --data; it is unpacked once for all runs of the sweep. Owned: ls_replayer_close. */

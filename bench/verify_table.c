@@ -6,6 +6,7 @@
 
 #include "bench/results.h"
 #include "impls/impl.h"
+#include "impls/json_number.h"
 #include "impls/run_spec.h"
 
 static const ls_impl *impl_of(const ls_verify_point *point) {
@@ -141,11 +142,6 @@ void ls_verify_print_failure(const ls_verify_point *point, const ls_verify_resul
     printf("  reproduce: %s\n", command);
 }
 
-/* JSON has no infinity and no not-a-number. */
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
 static json_t *text_or_null(const char *text) {
     return text[0] != '\0' ? json_string(text) : json_null();
 }
@@ -159,8 +155,8 @@ static json_t *verification_json(const ls_verdict *verdict) {
         json_array_append_new(layers,
                               json_pack("{s:i, s:s, s:s, s:o, s:o, s:o, s:o}", "layer", ls_checks[i].layer, "name",
                                         ls_checks[i].name, "status", ls_status_name(finding->status), "observed",
-                                        number(finding->observed), "bound", number(finding->bound), "detail",
-                                        text_or_null(detail), "tensors", text_or_null(finding->tensors)));
+                                        ls_json_number(finding->observed), "bound", ls_json_number(finding->bound),
+                                        "detail", text_or_null(detail), "tensors", text_or_null(finding->tensors)));
         if (cause[0] == '\0' && finding->status == LS_FAILED) {
             cause = finding->cause;
         }

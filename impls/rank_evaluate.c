@@ -92,7 +92,7 @@ static double accuracy(const ls_test_score *score) {
 }
 
 void ls_rank_score_print(const ls_test_score *score) {
-    printf("Test set: average loss %.4f", score->loss);
+    printf("Test set: average loss %.4f", ls_printed_loss(score->loss));
     if (score->right_or_wrong) {
         printf(", accuracy: %.0f/%.0f (%.2f%%)", score->correct, score->count, 100 * accuracy(score));
     }

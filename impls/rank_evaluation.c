@@ -1,12 +1,13 @@
 /* A rank of `lockstep eval`: no training, the accuracy of loaded parameters. */
 #include <stdlib.h>
 
+#include "impls/json_number.h"
 #include "impls/rank_restore.h"
 #include "reference/hash.h"
 
 static ls_rc record(ls_rank_task *task, const ls_test_score *score) {
     json_t *correct = score->right_or_wrong ? json_integer((json_int_t)score->correct) : json_null();
-    json_t *row = json_pack("{s:f, s:o, s:o, s:I}", "test_loss", score->loss, "test_accuracy",
+    json_t *row = json_pack("{s:o, s:o, s:o, s:I}", "test_loss", ls_json_number(score->loss), "test_accuracy",
                             ls_rank_score_accuracy(score), "correct", correct, "samples", (json_int_t)score->count);
     return row != NULL && json_array_append_new(task->epochs, row) == 0
                ? LS_OK

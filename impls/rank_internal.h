@@ -3,6 +3,7 @@
 #define LS_IMPLS_RANK_INTERNAL_H
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "impls/impl.h"
@@ -64,6 +65,11 @@ typedef struct ls_test_score {
     double correct, count; /* samples */
     bool right_or_wrong;   /* no: float targets are neither, and have no accuracy */
 } ls_test_score;
+
+/* A loss to be printed: "nan" as PyTorch has it, where C prints the sign of a NaN. */
+static inline double ls_printed_loss(double loss) {
+    return isnan(loss) ? (double)NAN : loss;
+}
 
 /* Collective. */
 ls_rc ls_rank_evaluate(ls_rank_task *task, const ls_rank_slice *slice, ls_test_score *score);

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "gpu/base/clock.h"
+#include "impls/json_number.h"
 #include "impls/rank.h"
 #include "impls/rank_internal.h"
 #include "impls/rank_restore.h"
@@ -25,7 +26,7 @@ typedef struct loop {
 } loop;
 
 static ls_rc append_number(json_t *array, double value) {
-    return json_array_append_new(array, json_real(value)) == 0
+    return json_array_append_new(array, ls_json_number(value)) == 0
                ? LS_OK
                : ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
 }
@@ -73,13 +74,13 @@ static ls_rc log_loss(loop *l, size_t epoch, size_t step) {
     loss /= (double)task->rank.world;
     l->logged += loss;
     l->logged_count++;
-    if (json_array_append_new(task->log, json_pack("{s:I, s:I, s:f}", "epoch", (json_int_t)epoch + 1, "batch",
-                                                   (json_int_t)step, "loss", loss)) != 0) {
+    if (json_array_append_new(task->log, json_pack("{s:I, s:I, s:o}", "epoch", (json_int_t)epoch + 1, "batch",
+                                                   (json_int_t)step, "loss", ls_json_number(loss))) != 0) {
         return ls_fail(LS_DEVICE_FAILED, "out of memory for the result of a rank");
     }
     if (l->logs) {
         printf("Train Epoch: %zu [%zu/%zu (%.0f%%)]\tLoss: %.6f\n", epoch + 1, step * data->global_batch,
-               data->train.count, 100.0 * (double)step / (double)ls_batcher_steps(l->batcher), loss);
+               data->train.count, 100.0 * (double)step / (double)ls_batcher_steps(l->batcher), ls_printed_loss(loss));
     }
     return LS_OK;
 }
@@ -123,9 +124,9 @@ static ls_rc run_step(loop *l, size_t epoch, size_t step) {
 
 /* Adds the epoch to the result. Losses that nobody logged and accuracies that nobody measured are null. */
 static ls_rc record_epoch(loop *l, double seconds, uint64_t samples, const ls_test_score *score) {
-    json_t *loss = l->logged_count > 0 ? json_real(l->logged / (double)l->logged_count) : json_null();
+    json_t *loss = l->logged_count > 0 ? ls_json_number(l->logged / (double)l->logged_count) : json_null();
     json_t *row = json_pack("{s:o, s:o, s:o, s:f, s:f}", "loss", loss, "test_loss",
-                            score != NULL ? json_real(score->loss) : json_null(), "test_accuracy",
+                            score != NULL ? ls_json_number(score->loss) : json_null(), "test_accuracy",
                             score != NULL ? ls_rank_score_accuracy(score) : json_null(), "seconds", seconds,
                             "samples_per_second", seconds > 0 ? (double)samples / seconds : 0.0);
     if (row == NULL || json_array_append_new(l->task->epochs, row) != 0) {

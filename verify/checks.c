@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "verify/range.h"
+
 const ls_check ls_checks[] = {
     {0, "samples", "samples", ls_check_samples},
     {0, "inputs and answers", "inputs", ls_check_inputs},
@@ -76,12 +78,35 @@ void ls_finding_mistrust(ls_finding *finding, const char *format, ...) {
     va_end(arguments);
 }
 
+/* From this layer on checks compare numbers with bounds. */
+enum { FIRST_BOUNDED = 2 };
+
+/* What holds for bits and samples holds in every step; numbers are looked at while they stay in range. */
+static ls_rc run_check(const ls_check *check, const ls_check_input *whole, const ls_check_input *in_range,
+                       const char *why, ls_finding *finding) {
+    *finding = (ls_finding){.status = LS_SKIPPED, .observed = NAN, .bound = NAN};
+    if (check->layer < FIRST_BOUNDED || why[0] == '\0') {
+        return check->run(whole, finding);
+    }
+    if (in_range->c->steps > 0) {
+        LS_TRY(check->run(in_range, finding));
+    }
+    if (finding->status == LS_PASSED || in_range->c->steps == 0) {
+        ls_finding_mistrust(finding, "%s", why);
+    }
+    return LS_OK;
+}
+
 ls_rc ls_case_verify(const ls_check_input *input, ls_verdict *out) {
+    char why[sizeof out->findings[0].reason];
+    ls_case first_steps = *input->c; /* records are in order of steps */
+    ls_check_input in_range = *input;
+    in_range.c = &first_steps;
     *out = (ls_verdict){.status = LS_SKIPPED};
+    LS_TRY(ls_range_steps(input, &first_steps.steps, why, sizeof why));
     for (const ls_check *check = ls_checks; check->name != NULL; check++) {
         ls_finding *finding = &out->findings[out->count];
-        *finding = (ls_finding){.status = LS_SKIPPED, .observed = NAN, .bound = NAN};
-        LS_TRY(check->run(input, finding));
+        LS_TRY(run_check(check, input, &in_range, why, finding));
         if (finding->status > out->status) {
             out->status = finding->status;
             out->decisive = out->count;
