@@ -134,14 +134,7 @@ static ls_rc check_world(const ls_mpi_world *world, const ls_run *run, const ls_
     return LS_OK;
 }
 
-static void mpi_close(void *self) {
-    mpi *m = self;
-    if (m == NULL) {
-        return;
-    }
-    if (m->failed) {
-        ls_mpi_stop(1); /* does not return: peers may be waiting for this rank */
-    }
+static void release(mpi *m) {
     /* Clean-up goes on after errors: what failed has been printed by the call that failed first. */
     if (m->replica != NULL) {
         (void)cudaSetDevice(m->device);
@@ -160,6 +153,17 @@ static void mpi_close(void *self) {
         ls_replica_close(m->replica);
     }
     free(m);
+}
+
+static void mpi_close(void *self) {
+    mpi *m = self;
+    if (m == NULL) {
+        return;
+    }
+    if (m->failed) {
+        ls_mpi_stop(1); /* does not return: peers may be waiting for this rank */
+    }
+    release(m);
     ls_mpi_stop(0);
 }
 
@@ -181,8 +185,8 @@ static ls_rc mpi_open(const ls_run *run, const ls_rank *rank, const ls_model *mo
     }
     rc = open_all(m, run, max_batch);
     if (rc != LS_OK) {
-        m->failed = true;
-        mpi_close(m);
+        release(
+            m); /* the caller records that this rank failed and ends it, and so mpirun its peers, which may wait for it */
         return rc;
     }
     *self = m;

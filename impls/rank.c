@@ -1,60 +1,21 @@
 #include "impls/rank.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "impls/launch.h"
-#include "impls/rank_guard.h"
 #include "impls/rank_internal.h"
 #include "impls/rank_restore.h"
+#include "impls/rank_watch.h"
 #include "impls/thread_group.h"
 
-/* For the signal handler: the page, and this process's ranks on it. */
-static ls_progress *handler_page;
-static size_t handler_first, handler_count;
-
-/* The launcher ends a run by SIGTERM. The devices' threads may be anywhere, so nothing is cleaned up: the system does. */
-static void on_terminate(int number) {
-    for (size_t i = 0; i < handler_count; i++) {
-        ls_progress_end(handler_page, &handler_page->rank[handler_first + i], LS_RANK_TERMINATED, (uint32_t)number);
-    }
-    _exit(LS_DEVICE_FAILED);
-}
-
-/* SIGINT and SIGHUP reach the launcher as well: what it ignores (nohup) its ranks have inherited, and ignore too. */
-static void terminate_by(int number, bool even_if_ignored) {
-    struct sigaction action = {.sa_handler = on_terminate}, before;
-    sigemptyset(&action.sa_mask);
-    sigaction(number, NULL, &before);
-    if (even_if_ignored || before.sa_handler != SIG_IGN) {
-        sigaction(number, &action, NULL);
-    }
-}
-
-/* Joins the launcher's watch: ends with the launcher, and on its word. */
+/* Joins the launcher's watch. */
 static ls_rc join_watch(ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
     bool mpirun = (data->impl->capabilities & LS_CAP_MPIRUN) != 0;
-    ls_rank_guard_follow_parent(SIGKILL, mpirun ? 0 : ls_rank_guard_launcher());
-    LS_TRY(ls_progress_open(data->folder, &data->page));
-    if (place->rank + ranks_here > data->page->ranks) {
-        return ls_fail(LS_BAD_INPUT, "rank %zu of a run that has %llu ranks", place->rank,
-                       (unsigned long long)data->page->ranks);
-    }
-    for (size_t i = 0; i < ranks_here; i++) {
-        ls_progress_start(&data->page->rank[place->rank + i]);
-    }
-    handler_page = data->page;
-    handler_first = place->rank;
-    handler_count = ranks_here;
-    terminate_by(SIGTERM, true);
-    terminate_by(SIGINT, false);
-    terminate_by(SIGHUP, false);
-    return LS_OK;
+    return ls_rank_watch_join(data->folder, place->rank, ranks_here, mpirun, &data->page);
 }
 
 static void bump_all(const ls_rank_data *data, const ls_rank *place, size_t ranks_here) {
@@ -184,6 +145,5 @@ ls_rc ls_rank_main(const ls_run *run) {
     }
     ls_dataset_close(&data.train);
     ls_dataset_close(&data.test);
-    handler_count = 0;
     return rc; /* the page stays mapped for the signal handler */
 }

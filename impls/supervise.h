@@ -55,6 +55,8 @@ typedef struct ls_verdict {
 
 /* The rank that failed, seen from ended children and the page; found is false when none has. */
 ls_verdict ls_verdict_of_ended(const ls_watch *watch);
+/* A rank whose process is stopped; false when none is. */
+bool ls_verdict_of_stopped(const ls_watch *watch, ls_verdict *verdict);
 /* Whether a rank that mpirun started is gone without having recorded an end; mpirun is about to say how. */
 bool ls_verdict_rank_gone(const ls_watch *watch, size_t *rank);
 /* The rank that holds up the others, who have made no progress for so many seconds. */

@@ -122,8 +122,8 @@ static bool find_recorded(const ls_watch *watch, bool bad_input, ls_verdict *ver
     return true;
 }
 
-/* A stopped rank makes its peers fail first. */
-static bool find_stopped(const ls_watch *watch, ls_verdict *verdict) {
+/* It makes its peers fail first. */
+bool ls_verdict_of_stopped(const ls_watch *watch, ls_verdict *verdict) {
     for (size_t r = 0; r < watch->page->ranks; r++) {
         if (is_stopped(atomic_load(&watch->page->rank[r].pid))) {
             blame(verdict, watch, r, LS_DEVICE_FAILED);
@@ -187,7 +187,7 @@ ls_verdict ls_verdict_of_ended(const ls_watch *watch) {
     }
     ls_verdict recorded = verdict;
     if (find_recorded(watch, false, &recorded)) {
-        return find_stopped(watch, &verdict) ? verdict : recorded;
+        return ls_verdict_of_stopped(watch, &verdict) ? verdict : recorded;
     }
     (void)find_unrecorded(watch, &verdict);
     return verdict;
@@ -201,7 +201,7 @@ ls_verdict ls_verdict_of_stalled(const ls_watch *watch, double seconds) {
         snprintf(verdict.what, sizeof verdict.what, "ended without a word");
         return verdict;
     }
-    if (!find_stopped(watch, &verdict)) {
+    if (!ls_verdict_of_stopped(watch, &verdict)) {
         size_t least = 0, ties = 0;
         for (size_t r = 0; r < watch->page->ranks; r++) {
             uint64_t phase = atomic_load(&watch->page->rank[r].phase);

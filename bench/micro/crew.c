@@ -20,6 +20,8 @@
 
 /* A rank that has not obeyed an order after so many seconds is taken for hung: far more than any order takes. */
 static const double order_limit = 180;
+/* A rank that alone is stopped holds up the others: their times are lost long before this. */
+static const double stopped_limit = 5;
 /* Closing communicators and MPI takes a second at most. */
 static const int quit_ms = 5000;
 
@@ -27,8 +29,9 @@ struct ls_crew {
     ls_crew_kind kind;
     size_t world;
     ls_micro_page *page;
-    bool broken; /* a rank failed: the others may never come back */
-    ls_rc rc;    /* then */
+    bool broken;   /* a rank failed: the others may never come back */
+    ls_rc rc;      /* then */
+    double looked; /* when wait_done last looked for a stopped rank */
 
     /* threads */
     ls_thread_group *group;
@@ -63,9 +66,24 @@ static struct timespec in_100_ms(void) {
     return t;
 }
 
+/* "rank 1 (pid 4711)"; rank -1: the process pid that started all, or any rank when that is 0. */
+static void name_process(const ls_crew *crew, int rank, uint32_t pid, char *text, size_t size) {
+    if (rank >= 0 && crew->watch.page != NULL) {
+        snprintf(text, size, "rank %d (pid %u)", rank, atomic_load(&crew->watch.page->rank[rank].pid));
+    } else if (rank >= 0) {
+        snprintf(text, size, "rank %d", rank);
+    } else if (pid != 0) {
+        snprintf(text, size, "mpirun (pid %u)", pid);
+    } else {
+        snprintf(text, size, "a rank");
+    }
+}
+
 /* Says once why the crew ends: what the rank has printed itself, else what; lines of the others are about what its end did to
- * them. rank -1: any. */
-static ls_rc give_up(ls_crew *crew, int rank, ls_rc rc, const char *what) {
+ * them. rank -1: any, or with a pid mpirun. */
+static ls_rc give_up(ls_crew *crew, int rank, uint32_t pid, ls_rc rc, const char *what) {
+    char who[64];
+    name_process(crew, rank, pid, who, sizeof who);
     char said[256] = "";
     crew->broken = true;
     crew->rc = rc;
@@ -80,56 +98,88 @@ static ls_rc give_up(ls_crew *crew, int rank, ls_rc rc, const char *what) {
         }
     }
     const char *hint = crew->kind == LS_CREW_MPI ? ls_error_lines_hint(crew->watch.lines) : "";
-    return ls_fail(rc, "%s of the measurement (%s) %s%s%.200s", rank < 0 ? "a rank" : "the rank",
-                   ls_crew_kind_name(crew->kind), what != NULL ? what : "failed", hint[0] != '\0' ? ": " : "", hint);
+    if (what != NULL) {
+        hint = ""; /* mpirun's words are about the same */
+    }
+    return ls_fail(rc, "%s of the measurement (%s) %s%s%.200s", who, ls_crew_kind_name(crew->kind),
+                   what != NULL ? what : "failed", hint[0] != '\0' ? ": " : "", hint);
 }
 
-/* A process of ours that is gone: killed, or ended by itself. */
-static ls_rc look_at_children(ls_crew *crew, bool killed_only) {
+/* A rank that was killed, or mpirun. */
+static ls_rc look_for_killed(ls_crew *crew) {
+    for (size_t i = 0; i < crew->watch.count; i++) {
+        (void)ls_child_poll(&crew->watch.children[i]);
+    }
+    ls_verdict verdict = ls_verdict_of_ended(&crew->watch);
+    return verdict.found && verdict.signal != 0
+               ? give_up(crew, verdict.rank, verdict.pid, LS_DEVICE_FAILED, verdict.what)
+               : LS_OK;
+}
+
+/* A process of ours that has ended by itself. */
+static ls_rc look_for_ended(ls_crew *crew) {
     for (size_t i = 0; i < crew->watch.count; i++) {
         if (!ls_child_poll(&crew->watch.children[i])) {
             continue;
         }
-        int status = crew->watch.children[i].status, rank = crew->watch.mpirun ? -1 : (int)i;
-        char what[160];
-        if (WIFSIGNALED(status)) {
-            snprintf(what, sizeof what, "was killed by signal %d (%s): rank %d, pid %ld", WTERMSIG(status),
-                     strsignal(WTERMSIG(status)), rank, (long)crew->watch.children[i].pid);
-            return give_up(crew, rank, LS_DEVICE_FAILED, what);
-        }
-        if (!killed_only) {
-            return give_up(crew, rank, WEXITSTATUS(status) == LS_BAD_INPUT ? LS_BAD_INPUT : LS_DEVICE_FAILED, NULL);
-        }
+        int status = crew->watch.children[i].status;
+        bool refused = WIFEXITED(status) && WEXITSTATUS(status) == LS_BAD_INPUT;
+        return give_up(crew, crew->watch.mpirun ? -1 : (int)i, 0, refused ? LS_BAD_INPUT : LS_DEVICE_FAILED, NULL);
     }
     return LS_OK;
+}
+
+/* A rank that has failed, or the stopped one that made it fail. */
+static ls_rc give_up_failed(ls_crew *crew, int rank, ls_rc rc) {
+    ls_verdict verdict = {.rank = -1};
+    if (crew->kind != LS_CREW_THREADS && ls_verdict_of_stopped(&crew->watch, &verdict)) {
+        return give_up(crew, verdict.rank, verdict.pid, LS_DEVICE_FAILED, "is stopped");
+    }
+    return give_up(crew, rank, 0, rc, NULL);
 }
 
 /* Looks after the ranks while they work. A rank that was killed comes first: others fail because of it. */
 static ls_rc look(ls_crew *crew) {
     if (crew->kind != LS_CREW_THREADS) {
         ls_watch_read(&crew->watch);
-        LS_TRY(look_at_children(crew, true));
+        LS_TRY(look_for_killed(crew));
     }
     for (size_t r = 0; r < crew->world; r++) {
         int rc = atomic_load(&crew->page->rank[r].rc);
         if (rc != LS_OK) {
-            return give_up(crew, (int)r, (ls_rc)rc, NULL);
+            return give_up_failed(crew, (int)r, (ls_rc)rc);
         }
     }
-    return crew->kind != LS_CREW_THREADS ? look_at_children(crew, false) : LS_OK;
+    return crew->kind != LS_CREW_THREADS ? look_for_ended(crew) : LS_OK;
+}
+
+/* Looks are 0.1 s apart: after more than a second this program itself was stopped, with its ranks perhaps. */
+static ls_rc look_for_stopped(ls_crew *crew, double *moved) {
+    ls_verdict verdict = {.rank = -1};
+    const double now = ls_now_seconds(), since = *moved;
+    const bool stopped = crew->kind != LS_CREW_THREADS && ls_verdict_of_stopped(&crew->watch, &verdict);
+    if (!stopped || now - crew->looked > 1) {
+        *moved = now;
+    }
+    crew->looked = now;
+    return stopped && now - since > stopped_limit && *moved == since
+               ? give_up(crew, verdict.rank, verdict.pid, LS_DEVICE_FAILED, "is stopped")
+               : LS_OK;
 }
 
 /* Waits until every rank has posted once more. */
 static ls_rc wait_done(ls_crew *crew) {
-    double begin = ls_now_seconds();
+    double begin = ls_now_seconds(), moved = begin; /* the last look at which no rank was stopped */
+    crew->looked = begin;
     for (size_t done = 0; done < crew->world;) {
         struct timespec until = in_100_ms();
         if (sem_timedwait(&crew->page->done, &until) == 0) {
             done++;
         } else if (errno == ETIMEDOUT) {
             LS_TRY(look(crew));
+            LS_TRY(look_for_stopped(crew, &moved));
             if (ls_now_seconds() - begin > order_limit) {
-                return give_up(crew, -1, LS_DEVICE_FAILED, "has not answered for 180 s");
+                return give_up(crew, -1, 0, LS_DEVICE_FAILED, "has not answered for 180 s");
             }
         }
     }

@@ -1,6 +1,5 @@
 /* A rank of a crew; `lockstep micro-rank FOLDER KIND RANK PORT` is one as a process. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #include "bench/micro/job.h"
 #include "impls/mpi_world.h"
 #include "impls/progress.h"
-#include "impls/rank_guard.h"
+#include "impls/rank_watch.h"
 
 typedef struct open_job {
     const ls_micro_op *op;
@@ -107,16 +106,9 @@ static ls_rc become_rank(char **argv, ls_micro_place *place) {
 }
 
 /* Joins the watch: the page of pids, by which the guard of the folder ends what is left when the program is killed. */
-static ls_rc join(const char *folder, ls_micro_place *place) {
+static ls_rc join(const char *folder, ls_micro_place *place, ls_progress **progress) {
     char path[LS_PATH_SIZE + 16];
-    ls_progress *progress = NULL;
-    ls_rank_guard_follow_parent(SIGKILL, place->mpi ? 0 : ls_rank_guard_launcher());
-    LS_TRY(ls_progress_open(folder, &progress));
-    if (place->rank >= progress->ranks) {
-        return ls_fail(LS_BAD_INPUT, "micro-rank: rank %zu of a crew of %zu", place->rank, (size_t)progress->ranks);
-    }
-    ls_progress_start(&progress->rank[place->rank]);
-    ls_progress_close(progress);
+    LS_TRY(ls_rank_watch_join(folder, place->rank, 1, place->mpi, progress));
     snprintf(path, sizeof path, "%s/crew", folder);
     LS_TRY(ls_micro_page_open(path, &place->page));
     place->world = place->page->world;
@@ -128,9 +120,10 @@ ls_rc ls_command_micro_rank(int argc, char **argv) {
         return ls_fail(LS_BAD_INPUT, "micro-rank: expected FOLDER KIND RANK PORT; `lockstep micro` starts it");
     }
     ls_micro_place place = {.timeout = 60};
+    ls_progress *progress = NULL;
     ls_rc rc = become_rank(argv, &place);
     if (rc == LS_OK) {
-        rc = join(argv[0], &place);
+        rc = join(argv[0], &place, &progress);
     }
     if (rc == LS_OK) {
         sem_post(&place.page->done); /* up */
@@ -141,6 +134,7 @@ ls_rc ls_command_micro_rank(int argc, char **argv) {
         _exit(rc); /* streams and peers may hang */
     }
     ls_micro_page_close(place.page);
+    ls_progress_end(progress, &progress->rank[place.rank], LS_RANK_FINISHED, LS_OK);
     if (place.mpi) {
         ls_mpi_stop(0);
     }

@@ -132,6 +132,12 @@ left_at_once
 
 unread --impl ddp --ranks threads --devices 3
 
+# A rank that fails on its own says so, and nothing else is said: not that mpirun ended its peers, or it.
+for impl in ddp mpi; do
+  expect_error 3 'cudaMalloc.* failed: cudaErrorMemoryAllocation' env LOCKSTEP_VGPU_MEMORY=16777216 "$LOCKSTEP" train --impl $impl --devices 2 \
+    --data synthetic:8000 --batch 2048 --epochs 1 --no-baseline
+done
+
 # The same where the survivors' gradients are registered with the communicator that they abort.
 start --impl ddp --devices 3 --nccl-register
 victim=$(rank_pid)
