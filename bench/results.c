@@ -13,6 +13,7 @@
 #include "gpu/layer_math.h"
 #include "impls/impl.h"
 #include "impls/launch_mpi_buffers.h"
+#include "impls/mpi_world.h"
 #include "impls/rank.h"
 
 /* The processor's name as the kernel tells it. */
@@ -45,15 +46,16 @@ static json_t *environment(void) {
     int runtime = 0, nccl = 0; /* major * 1000 + minor * 10; major * 10000 + minor * 100 + patch */
     (void)cudaRuntimeGetVersion(&runtime);
     (void)ncclGetVersion(&nccl);
-    char versions[2][32];
+    char versions[2][32], mpi[128] = "unknown";
+    (void)ls_mpi_describe(mpi, sizeof mpi); /* starts nothing */
     (void)snprintf(versions[0], sizeof versions[0], "%d.%d", runtime / 1000, runtime % 1000 / 10);
     (void)snprintf(versions[1], sizeof versions[1], "%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100);
     /* NCCL chooses an algorithm for each call, unless these say which */
     const char *algorithm = getenv("NCCL_ALGO"), *protocol = getenv("NCCL_PROTO");
-    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s?, s:s?}", "cpu", cpu, "cores", (json_int_t)cores,
-                     "memory_bytes", (json_int_t)pages * (json_int_t)page, "os", os, "lockstep", LOCKSTEP_VERSION,
-                     "math", ls_math_description(), "cuda_runtime", versions[0], "nccl", versions[1], "nccl_algo",
-                     algorithm, "nccl_proto", protocol);
+    return json_pack("{s:s, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:s?, s:s?}", "cpu", cpu, "cores",
+                     (json_int_t)cores, "memory_bytes", (json_int_t)pages * (json_int_t)page, "os", os, "lockstep",
+                     LOCKSTEP_VERSION, "math", ls_math_description(), "mpi", mpi, "cuda_runtime", versions[0], "nccl",
+                     versions[1], "nccl_algo", algorithm, "nccl_proto", protocol);
 }
 
 static void set_time(json_t *row) {
@@ -157,6 +159,11 @@ ls_rc ls_results_append(const char *path, const json_t *row) {
                           written >= 0 && written != (ssize_t)length ? "the disk is full" : strerror(cause));
 }
 
+/* What is alike on every rank, and would be no number of anything if it were added. */
+static bool is_shared(const char *counter) {
+    return strcmp(counter, "steps") == 0 || strcmp(counter, "buckets") == 0;
+}
+
 json_t *ls_result_counters(const json_t *ranks) {
     json_t *sum = json_object();
     size_t index = 0;
@@ -166,9 +173,9 @@ json_t *ls_result_counters(const json_t *ranks) {
         json_t *value = NULL;
         json_object_foreach(json_object_get(rank, "counters"), key, value) {
             json_t *so_far = json_object_get(sum, key);
-            if (json_is_integer(value)) {
+            if (json_is_integer(value) && !is_shared(key)) {
                 json_object_set_new(sum, key, json_integer(json_integer_value(so_far) + json_integer_value(value)));
-            } else if (so_far == NULL) { /* times and plans are those of the first rank */
+            } else if (so_far == NULL) { /* times, too, are those of the first rank */
                 json_object_set(sum, key, value);
             }
         }

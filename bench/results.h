@@ -21,7 +21,8 @@ ls_rc ls_results_check(const char *path);
 /* Appends row as one line with one write and syncs it, so that a killed program loses at most the row under way. */
 ls_rc ls_results_append(const char *path, const json_t *row);
 
-/* Adds the counters of all ranks' results together (array of rank objects, impls/rank.h). */
+/* The counters of a run (docs/result-format.md): those of all ranks' results (array of rank objects, impls/rank.h) added, but of
+ * the first rank what all share (steps, buckets) and the overlap's lead. Owned by the caller. */
 json_t *ls_result_counters(const json_t *ranks);
 
 /* The rows of a file that a command of this program has written: an array, owned by the caller; empty when there is no file.

@@ -3,7 +3,7 @@
  * result as <run_dir>/rank-<R>.json:
  *   {"rank", "pid", "steps", "log": [{"epoch", "batch", "loss"}], "epochs": [{"loss", "test_loss", "test_accuracy", "seconds", "samples_per_second"}],
  *    "step_seconds": [timed steps], "param_hash": "16 hex digits", "grad_hash", "samples", "train_seconds", "input_seconds": waiting for batches,
- *    "warmup_seconds": [the untimed steps before], "counters": {...}, "math": "...", "max_rss_bytes"} */
+ *    "warmup_seconds": [the untimed steps before], "counters": {"steps": made in this run, and ls_counters}, "math": "...", "max_rss_bytes"} */
 #ifndef LS_IMPLS_RANK_H
 #define LS_IMPLS_RANK_H
 

@@ -32,6 +32,7 @@ typedef struct ls_rank_task {
     /* what goes to the result file */
     json_t *log, *epochs, *step_seconds, *warmup_seconds;
     uint64_t steps, samples; /* samples: of all ranks */
+    uint64_t resumed;        /* of the steps, those made before the checkpoint that the run went on from */
     double train_seconds;
     double input_seconds; /* of them, waiting for batches */
 } ls_rank_task;

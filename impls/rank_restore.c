@@ -281,7 +281,7 @@ ls_rc ls_rank_restore(ls_rank_task *task, size_t *first_epoch) {
     release(&training);
     if (rc == LS_OK && data->run->resume[0] != '\0') {
         *first_epoch = (size_t)training.epochs;
-        task->steps = training.steps;
+        task->steps = task->resumed = training.steps;
         if (task->rank.rank == 0 && data->run->log_every != 0) {
             printf("Resumed from %s: %llu epochs, %llu steps\n", data->run->resume, (unsigned long long)training.epochs,
                    (unsigned long long)training.steps);

@@ -20,12 +20,13 @@ static json_t *hash_text(const uint64_t *hash) {
 static json_t *counters_object(const ls_rank_task *task) {
     ls_counters c = {0};
     task->data->impl->counters(task->self, &c);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "allreduces", (json_int_t)c.allreduces,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "steps",
+                     (json_int_t)(task->steps - task->resumed), "allreduces", (json_int_t)c.allreduces,
                      "allreduce_bytes", (json_int_t)c.allreduce_bytes, "broadcasts", (json_int_t)c.broadcasts,
                      "broadcast_bytes", (json_int_t)c.broadcast_bytes, "peer_copies", (json_int_t)c.peer_copies,
                      "peer_copy_bytes", (json_int_t)c.peer_copy_bytes, "graph_launches", (json_int_t)c.graph_launches,
                      "buckets", (json_int_t)c.buckets, "overlap_steps", (json_int_t)c.overlap_steps, "overlap_measured",
-                     (json_int_t)c.overlap_measured, "overlap_lead", c.overlap_lead);
+                     (json_int_t)c.overlap_measured, "overlap_lead_seconds", c.overlap_lead);
 }
 
 static json_int_t max_rss_bytes(void) {

@@ -64,9 +64,10 @@ done
 
 # Small buckets overlap: recorded events show a reduction that starts before the last backward kernel ends.
 run overlap --impl ddp --devices 2 --bucket-bytes 16KiB --steps 100 --epochs 1 --log-every 0
-jq -e '.counters | .buckets > 2 and .overlap_measured > 0 and .overlap_steps > 0' "$work/overlap.json" >/dev/null ||
+jq -e '.counters | .steps == 100 and .buckets > 2 and .allreduces == 2 * .steps * .buckets and .overlap_measured > 0
+  and .overlap_steps > 0' "$work/overlap.json" >/dev/null ||
   fail "no step with overlap: $(jq -c .counters "$work/overlap.json")"
-jq -c '.counters | {buckets, overlap_steps, overlap_measured, overlap_lead}' "$work/overlap.json"
+jq -c '.counters | {buckets, overlap_steps, overlap_measured, overlap_lead_seconds}' "$work/overlap.json"
 
 # Nothing is left behind.
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left in the temporary folder: $(ls -A "$TMPDIR")"

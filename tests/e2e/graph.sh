@@ -15,7 +15,7 @@ train() {
   row=$(tail -n 1 "$work/row.jsonl")
   hash=$(jq -r .param_hash <<<"$row")
   launches=$(jq .counters.graph_launches <<<"$row")
-  counters=$(jq -c '.counters | del(.graph_launches, .overlap_steps, .overlap_measured, .overlap_lead)' <<<"$row")
+  counters=$(jq -c '.counters | del(.graph_launches, .overlap_steps, .overlap_measured, .overlap_lead_seconds)' <<<"$row")
   [ "$(jq .graph <<<"$row")" = "$([[ " $* " == *" --graph "* ]] && echo true || echo false)" ] || fail "the row does not say --graph"
 }
 

@@ -35,10 +35,13 @@ for impl in "single --devices 1" "ddp --devices 2" "dp --devices 2" "mpi --devic
   words="--impl $impl --data synthetic:200 --batch 20 --seed 5 --optimizer adam --lr-schedule step --step-size 1 --log-every 1"
   "$LOCKSTEP" train $words --model "$spec" --epochs 2 --save "$work/whole.safetensors" >"$work/whole.log"
   "$LOCKSTEP" train $words --model "$spec" --epochs 1 --checkpoint "$work/c.safetensors" >"$work/parts.log"
-  "$LOCKSTEP" train $words --model "$spec" --epochs 2 --resume "$work/c.safetensors" --save "$work/parts.safetensors" >>"$work/parts.log"
+  "$LOCKSTEP" train $words --model "$spec" --epochs 2 --resume "$work/c.safetensors" --save "$work/parts.safetensors" \
+    --json "$work/row.jsonl" >>"$work/parts.log"
   cmp <(grep '^T[re][as]' "$work/whole.log" | grep -v '^Trained') <(grep '^T[re][as]' "$work/parts.log" | grep -v '^Trained') ||
     fail "$impl: log lines differ"
   cmp "$work/whole.safetensors" "$work/parts.safetensors" || fail "$impl: saved values differ"
+  made=$((200 / 20 / ${impl##* })) # in the second epoch: counters know nothing of the first
+  [ "$(tail -n 1 "$work/row.jsonl" | jq .counters.steps)" -eq "$made" ] || fail "$impl: counters of other steps than $made"
 done
 [ -z "$(ls "$TMPDIR")" ] || fail "left behind: $(ls "$TMPDIR")"
 

@@ -20,6 +20,13 @@ jq -es 'all(.schema == 1 and .kind == "sweep" and .status == "PASSED" and .verif
   and (.step_seconds.samples | length) == 12 and .step_seconds.confidence >= 0.95
   and (.param_hash | test("^[0-9a-f]{16}$")) and (.command | startswith("lockstep sweep --impl ")))' \
   "$work/results.jsonl" >"$work/checked" || fail "a row is not as promised"
+# Counters are of a round, with the warm-up, and name the plan's buckets once.
+jq -es 'all(.counters.steps == 3)
+  and (map(select(.impl == "ddp" or .impl == "mpi")) | all(.counters.allreduces == .world * 3 * .counters.buckets))' \
+  "$work/results.jsonl" >/dev/null || fail "counters are not those of a round"
+"$LOCKSTEP" info --json "$work/info.jsonl" >/dev/null
+jq -es --arg mpi "$(jq -r .libraries.mpi "$work/info.jsonl")" 'all(.environment.mpi == $mpi)' \
+  "$work/results.jsonl" >/dev/null || fail "rows do not say which MPI"
 # Throughput is global batch / median step; efficiency is speed-up / devices.
 jq -es 'all(((.samples_per_second.median * .step_seconds.median / .global_batch) - 1 | fabs) < 1e-9
   and ((.speedup.median / .devices / .efficiency.median) - 1 | fabs) < 1e-9)' "$work/results.jsonl" >/dev/null ||
