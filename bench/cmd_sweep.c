@@ -19,8 +19,8 @@ static json_t *summary_json(const ls_summary *summary) {
 
 /* The same interval of work/x: a rate falls when the time rises, so low and high change places. */
 static json_t *rate_json(const ls_summary *summary, double work) {
-    return json_pack("{s:f, s:f, s:f}", "median", work / summary->median, "low", work / summary->high, "high",
-                     work / summary->low);
+    return json_pack("{s:f, s:f, s:f, s:f}", "median", work / summary->median, "low", work / summary->high, "high",
+                     work / summary->low, "confidence", summary->confidence);
 }
 
 static json_t *scaled_json(const ls_summary *summary, double factor) {
@@ -28,20 +28,26 @@ static json_t *scaled_json(const ls_summary *summary, double factor) {
                      summary->high * factor, "confidence", summary->confidence);
 }
 
-static void add_measurement(json_t *row, const ls_sweep_point *point, const ls_measurement *measured) {
+/* The summary with what it is of, so that a reader can take it again. */
+static json_t *timing_json(const ls_timing *timing) {
     json_t *samples = json_array();
-    for (size_t i = 0; i < measured->count; i++) {
-        json_array_append_new(samples, json_real(measured->samples[i]));
+    for (size_t i = 0; i < timing->count; i++) {
+        json_array_append_new(samples, json_real(timing->samples[i]));
     }
-    json_t *step = summary_json(&measured->step);
+    json_t *step = summary_json(&timing->step);
     json_object_set_new(step, "samples", samples);
+    return step;
+}
+
+static void add_measurement(json_t *row, const ls_sweep_point *point, const ls_measurement *measured) {
     double global = (double)json_integer_value(json_object_get(row, "global_batch"));
     json_object_set_new(row, "warmup_steps", json_integer((json_int_t)point->run.warmup));
     json_object_set_new(row, "rounds", json_integer(LS_MEASURE_ROUNDS));
+    json_object_set_new(row, "timed_steps", json_integer((json_int_t)measured->point.count));
     json_object_set_new(row, "first_step_seconds", json_real(measured->first_step));
-    json_object_set_new(row, "step_seconds", step);
-    json_object_set_new(row, "samples_per_second", rate_json(&measured->step, global));
-    json_object_set_new(row, "base_step_seconds", summary_json(&measured->base_step));
+    json_object_set_new(row, "step_seconds", timing_json(&measured->point));
+    json_object_set_new(row, "samples_per_second", rate_json(&measured->point.step, global));
+    json_object_set_new(row, "base_step_seconds", timing_json(&measured->base));
     json_object_set_new(row, "speedup", summary_json(&measured->speedup));
     json_object_set_new(row, "efficiency", scaled_json(&measured->speedup, 1 / (double)point->run.devices));
     json_object_set_new(row, "param_hash", json_string(measured->param_hash));
@@ -103,10 +109,13 @@ static ls_rc run_point(const sweep_state *sweep, const ls_sweep_point *point, js
 }
 
 static void print_head(const ls_options *options) {
+    size_t each = ls_measure_round_steps(options->run.steps);
     printf(
-        "%zu timed steps a point in %d rounds, each point in turn with its base: the single-device trainer on the "
-        "same\nlocal batch (weak) or global batch (strong). Intervals cover the median at 95 %% or more. Data: %s.\n\n",
-        options->run.steps, LS_MEASURE_ROUNDS, options->run.data);
+        "%zu steps a point, %zu in each of %d rounds after a warm-up of %zu, timed where the batch is full. Each point "
+        "takes turns with\nits base: the single-device trainer on the same local batch (weak) or global batch "
+        "(strong). A figure is the median of the\nrounds' medians; intervals cover it at 95 %% or more. Data: "
+        "%s.\n\n",
+        LS_MEASURE_ROUNDS * each, each, LS_MEASURE_ROUNDS, options->run.warmup, options->run.data);
     printf("%-7s %-9s %-8s %-8s %3s %6s %6s  %24s  %18s  %18s  %s\n", "scaling", "model", "impl", "ranks", "dev",
            "local", "global", "samples/s", "speed-up", "efficiency", "status");
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -30,4 +31,20 @@ ls_summary ls_stats_summarize(double *samples, size_t count) {
     out.high = samples[count - 1 - from];
     out.confidence = count > 1 ? 1 - 2 * below : 0;
     return out;
+}
+
+ls_rc ls_stats_of_rounds(const double *samples, size_t count, size_t rounds, double *medians, ls_summary *out) {
+    size_t each = count / rounds;
+    double *sorted = ls_calloc(count, sizeof samples[0], "the samples of rounds");
+    if (sorted == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    memcpy(sorted, samples, count * sizeof samples[0]);
+    for (size_t round = 0; round < rounds; round++) {
+        medians[round] = ls_stats_summarize(sorted + round * each, each).median;
+    }
+    memcpy(sorted, medians, rounds * sizeof medians[0]); /* rounds <= count */
+    *out = ls_stats_summarize(sorted, rounds);
+    free(sorted);
+    return LS_OK;
 }

@@ -20,7 +20,8 @@ static bool ideal(const json_t *row, size_t devices, double *out) {
 
 static void caption(const ls_report_group *group, char *text, size_t size) {
     snprintf(text, size,
-             "Median with its 95 %% interval over all timed steps; a step lasts until its slowest rank is done. Ideal: "
+             "Median over rounds (fresh processes; a round's median step) with its interval of 95 %% or more; a step "
+             "lasts until its slowest rank is done. Ideal: "
              "devices times the throughput of the base, the plain single-device trainer on the same %s batch, measured "
              "in turn with each point.%s",
              group->weak ? "local" : "global",

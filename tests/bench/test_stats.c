@@ -57,11 +57,34 @@ static void intervals_match_the_tables(void **state) {
     assert_float_equal(s.maximum, 100, 0);
 }
 
+/* Steps of one process resemble each other: pooled, they would give the narrow interval of many independent samples. */
+static void rounds_count_once_each(void **state) {
+    (void)state;
+    enum { ROUNDS = 6, EACH = 5 };
+    static const double round_centre[ROUNDS] = {30, 10, 60, 20, 50, 40};
+    double samples[ROUNDS * EACH], before[ROUNDS * EACH], medians[ROUNDS];
+    for (size_t i = 0; i < ROUNDS * EACH; i++) {
+        static const double around[EACH] = {2, -1, 0, 1, -2};
+        before[i] = samples[i] = round_centre[i / EACH] + around[i % EACH];
+    }
+    ls_summary s;
+    assert_int_equal(ls_stats_of_rounds(samples, ROUNDS * EACH, ROUNDS, medians, &s), LS_OK);
+    assert_memory_equal(samples, before, sizeof samples);
+    assert_memory_equal(medians, round_centre, sizeof medians);
+    assert_float_equal(s.median, 35, 0);
+    assert_float_equal(s.low, 10, 0);
+    assert_float_equal(s.high, 60, 0);
+    assert_float_equal(s.confidence, 0.96875, 1e-12);
+    ls_summary pooled = ls_stats_summarize(samples, ROUNDS * EACH);
+    assert_true(pooled.low > 20 && pooled.high < 50); /* of 30: the 10th and the 21st */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_sample_has_no_interval),
         cmocka_unit_test(few_samples_say_their_coverage),
         cmocka_unit_test(intervals_match_the_tables),
+        cmocka_unit_test(rounds_count_once_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # sweep OPTIONS...: appends to the result file.
 sweep() {
-  "$LOCKSTEP" sweep --data synthetic:2000 --steps 12 --warmup 1 -o "$work/results.jsonl" "$@" >"$work/table"
+  "$LOCKSTEP" sweep --data synthetic:2000 --steps 10 --warmup 1 -o "$work/results.jsonl" "$@" >"$work/table"
   cat "$work/table"
+  grep -q "^12 steps a point, 2 in each of 6 rounds after a warm-up of 1, " "$work/table" || fail "the steps are not told"
   grep -q " 0 failed, 0 skipped" "$work/table" || fail "not all points passed"
 }
 sweep --impl single,ddp --devices 2,4 --scaling weak
@@ -17,16 +18,31 @@ sweep --impl dp --devices 2,4 --scaling strong
 [ "$(wc -l <"$work/results.jsonl")" -eq 6 ] || fail "expected 6 rows"
 jq -es 'all(.schema == 1 and .kind == "sweep" and .status == "PASSED" and .verification == "PASSED"
   and .step_seconds.low <= .step_seconds.median and .step_seconds.median <= .step_seconds.high
-  and (.step_seconds.samples | length) == 12 and .step_seconds.confidence >= 0.95
+  and .timed_steps == 12 and (.step_seconds.samples | length) == 12 and (.base_step_seconds.samples | length) == 12
+  and .step_seconds.confidence == 0.96875 and .base_step_seconds.confidence == 0.96875
   and (.param_hash | test("^[0-9a-f]{16}$")) and (.command | startswith("lockstep sweep --impl ")))' \
   "$work/results.jsonl" >"$work/checked" || fail "a row is not as promised"
-# Counters are of a round, with the warm-up, and name the plan's buckets once.
-jq -es 'all(.counters.steps == 3)
+# A reader can take every figure again: samples stand round by round, and a round counts by its median.
+jq -es 'def median: sort | (.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2;
+  def rounds: . as $all | [range(6) | $all[2 * .:2 * . + 2] | median];
+  def is($seconds): .median == ($seconds | median) and .low == ($seconds | min) and .high == ($seconds | max);
+  all((.step_seconds.samples | rounds) as $point | (.base_step_seconds.samples | rounds) as $base
+    | (if .scaling == "weak" then .devices else 1 end) as $work
+    | (.step_seconds | is($point)) and (.base_step_seconds | is($base))
+      and (.speedup | is([range(6) | $work * $base[.] / $point[.]])))' "$work/results.jsonl" >/dev/null ||
+  fail "figures are not those of the samples, round by round"
+jq -es 'all((.step_seconds.samples | sort) != .step_seconds.samples)' "$work/results.jsonl" >/dev/null ||
+  fail "samples are sorted: nobody can tell the rounds"
+# The first step is that of the warm-up; counters are of a round, with the warm-up, and name the plan's buckets once.
+jq -es 'all((.first_step_seconds as $first | .step_seconds.samples | index($first)) == null and .counters.steps == 3)
   and (map(select(.impl == "ddp" or .impl == "mpi")) | all(.counters.allreduces == .world * 3 * .counters.buckets))' \
-  "$work/results.jsonl" >/dev/null || fail "counters are not those of a round"
+  "$work/results.jsonl" >/dev/null || fail "first step or counters are not those of the rounds"
 "$LOCKSTEP" info --json "$work/info.jsonl" >/dev/null
 jq -es --arg mpi "$(jq -r .libraries.mpi "$work/info.jsonl")" 'all(.environment.mpi == $mpi)' \
   "$work/results.jsonl" >/dev/null || fail "rows do not say which MPI"
+"$LOCKSTEP" sweep --impl single --scaling weak --data synthetic:2000 --steps 1 --warmup 0 -o "$work/cold.jsonl"
+jq -e '.timed_steps == 6 and .first_step_seconds == .step_seconds.samples[0]' "$work/cold.jsonl" >/dev/null ||
+  fail "without a warm-up the first step is the first sample"
 # Throughput is global batch / median step; efficiency is speed-up / devices.
 jq -es 'all(((.samples_per_second.median * .step_seconds.median / .global_batch) - 1 | fabs) < 1e-9
   and ((.speedup.median / .devices / .efficiency.median) - 1 | fabs) < 1e-9)' "$work/results.jsonl" >/dev/null ||
