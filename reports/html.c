@@ -65,10 +65,19 @@ static void fact(FILE *out, const char *name, const char *value) {
     }
 }
 
-/* What all rows say of the machine, from the last one. */
+/* Of equal times the one further down in the file. A repeated row stands where the first of its tuple stood. */
+static const json_t *latest(const json_t *list) {
+    const json_t *found = json_array_get(list, 0);
+    for (size_t i = 1; i < json_array_size(list); i++) {
+        const json_t *row = json_array_get(list, i);
+        found = strcmp(ls_report_text(row, "time"), ls_report_text(found, "time")) >= 0 ? row : found;
+    }
+    return found;
+}
+
+/* What all rows say of the machine, from the last one measured. */
 static void write_machine(FILE *out, const ls_report_rows *rows) {
-    const json_t *list = json_array_size(rows->sweep) > 0 ? rows->sweep : rows->verify;
-    const json_t *row = json_array_get(list, json_array_size(list) - 1);
+    const json_t *row = latest(json_array_size(rows->sweep) > 0 ? rows->sweep : rows->verify);
     const json_t *environment = json_object_get(row, "environment");
     char text[512];
     fputs("<table>\n", out);
@@ -172,14 +181,35 @@ static void write_exceptions(FILE *out, const json_t *list, const char *title) {
     fputs("</tbody></table>\n", out);
 }
 
+/* What a reader would not see from the figures alone. */
+static void write_reservations(FILE *out, const ls_report_rows *rows) {
+    if (rows->repeated > 0) {
+        fprintf(
+            out,
+            "<p>Rows left out as repeated: %zu. Of rows of the file that are alike in implementation and its options, "
+            "devices, batch, network, data, element type, scaling and platform, the last one is shown.</p>\n",
+            rows->repeated);
+    }
+    if (rows->pooled > 0) {
+        fprintf(out,
+                "<p>Points measured by an earlier version: %zu. Their figures of a step and of samples/s are over all "
+                "timed steps, as if those of one process were independent: their brackets are too narrow.</p>\n",
+                rows->pooled);
+    }
+}
+
 void ls_html_write(FILE *out, const ls_report_rows *rows, const char *source) {
     write_head(out);
     fputs("<h1>Lockstep report</h1>\n<p>From <code>", out);
     escaped(out, source);
-    fputs("</code>. Intervals in brackets cover the median with at least 95 % and assume no distribution. \"Verified\" "
-          "means that a replay of the same steps passed every check and ended with the same bits of all "
-          "parameters.</p>\n",
-          out);
+    fputs(
+        "</code>. A figure is the median over rounds; a round is a fresh start of all processes and counts once, a "
+        "step's "
+        "time by the median of its timed steps. Brackets cover that median with at least 95 %: they take rounds to be "
+        "independent and assume no distribution. \"Verified\" means that a replay of the same steps passed every check "
+        "and ended with the same bits of all parameters.</p>\n",
+        out);
+    write_reservations(out, rows);
     write_machine(out, rows);
     for (size_t g = 0; g < rows->count; g++) {
         write_group(out, &rows->groups[g]);

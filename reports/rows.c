@@ -25,7 +25,22 @@ bool ls_report_statistic(const json_t *row, const char *key, ls_report_value *ou
     return true;
 }
 
-/* What makes two rows measurements of the same thing. */
+/* What a series is called: the implementation, and its options where they are not the usual. */
+static void label_of(const json_t *row, char *label, size_t size) {
+    const char *ranks = ls_report_text(row, "ranks");
+    snprintf(label, size, "%s%s%s", ls_report_text(row, "impl"), ranks[0] != '\0' ? ", " : "", ranks);
+    const json_t *bucket = json_object_get(row, "bucket_bytes");
+    size_t at = strlen(label);
+    if (json_is_integer(bucket) && json_integer_value(bucket) != 25 * 1024 * 1024) {
+        snprintf(label + at, size - at, ", buckets %lld B", (long long)json_integer_value(bucket));
+        at = strlen(label);
+    }
+    bool on_device = strcmp(ls_report_text(row, "mpi_buffers"), "device") == 0;
+    bool registered = json_is_true(json_object_get(row, "nccl_register"));
+    snprintf(label + at, size - at, "%s%s", on_device ? ", device buffers" : "", registered ? ", registered" : "");
+}
+
+/* What makes two rows measurements of the same thing. Options that rows of earlier versions lack are the usual ones there. */
 static bool same_tuple(const json_t *a, const json_t *b) {
     static const char *const keys[] = {"kind",  "impl",         "ranks",  "world", "devices", "local_batch",
                                        "model", "global_batch", "data",   "dtype", "scaling", "bucket_bytes",
@@ -36,13 +51,18 @@ static bool same_tuple(const json_t *a, const json_t *b) {
             return false;
         }
     }
-    return true;
+    char labels[2][LS_REPORT_TEXT];
+    label_of(a, labels[0], sizeof labels[0]);
+    label_of(b, labels[1], sizeof labels[1]);
+    return strcmp(labels[0], labels[1]) == 0 &&
+           json_is_true(json_object_get(a, "graph")) == json_is_true(json_object_get(b, "graph"));
 }
 
-static void keep_latest(json_t *rows, json_t *row) {
+static void keep_latest(json_t *rows, json_t *row, size_t *repeated) {
     for (size_t i = 0; i < json_array_size(rows); i++) {
         if (same_tuple(json_array_get(rows, i), row)) {
             json_array_set(rows, i, row);
+            (*repeated)++;
             return;
         }
     }
@@ -102,7 +122,7 @@ static ls_rc take_line(const char *path, size_t number, const char *line, ls_rep
             rc = ls_fail(LS_BAD_INPUT, "%s line %zu: field '%s' is missing or not as docs/result-format.md says", path,
                          number, bad);
         } else if (sweep || verify) {
-            keep_latest(sweep ? out->sweep : out->verify, row);
+            keep_latest(sweep ? out->sweep : out->verify, row, &out->repeated);
         }
     }
     json_decref(row);
@@ -119,13 +139,15 @@ static void group_title(const json_t *row, ls_report_group *group) {
         bool verified = strcmp(ls_report_text(row, "verification"), "none") != 0;
         snprintf(words, sizeof words, "%.20s math%s: ", math, verified ? "" : ", NOT VERIFIED");
     }
-    snprintf(group->title, sizeof group->title, "%s%s, %s, %s scaling, batch %zu %s, %s", words,
-             ls_report_text(row, "model"), ls_report_text(row, "dtype"), ls_report_text(row, "scaling"), batch,
-             group->weak ? "a device" : "over all devices", ls_report_text(row, "data"));
+    bool graph = json_is_true(json_object_get(row, "graph")); /* the base's steps are graphs too */
+    snprintf(group->title, sizeof group->title, "%s%s%s, %s, %s scaling, batch %zu %s, %s", words,
+             graph ? "CUDA graphs: " : "", ls_report_text(row, "model"), ls_report_text(row, "dtype"),
+             ls_report_text(row, "scaling"), batch, group->weak ? "a device" : "over all devices",
+             ls_report_text(row, "data"));
     char raw[2 * LS_REPORT_TEXT];
-    snprintf(raw, sizeof raw, "%s-%s-%s-b%zu-%s-%s%s%s", ls_report_text(row, "model"), ls_report_text(row, "dtype"),
+    snprintf(raw, sizeof raw, "%s-%s-%s-b%zu-%s-%s%s%s%s", ls_report_text(row, "model"), ls_report_text(row, "dtype"),
              ls_report_text(row, "scaling"), batch, ls_report_text(row, "data"), ls_report_text(row, "platform"),
-             math[0] != '\0' ? "-" : "", math);
+             math[0] != '\0' ? "-" : "", math, graph ? "-graph" : "");
     for (size_t i = 0; i < sizeof group->key - 1 && raw[i] != '\0'; i++) {
         group->key[i] = (char)(isalnum((unsigned char)raw[i]) ? raw[i] : '-');
     }
@@ -150,13 +172,7 @@ static ls_report_group *find_group(ls_report_rows *rows, const json_t *row) {
 
 static ls_report_series *find_series(ls_report_group *group, const json_t *row) {
     char label[LS_REPORT_TEXT];
-    const json_t *bucket = json_object_get(row, "bucket_bytes");
-    const char *ranks = ls_report_text(row, "ranks");
-    snprintf(label, sizeof label, "%s%s%s", ls_report_text(row, "impl"), ranks[0] != '\0' ? ", " : "", ranks);
-    size_t at = strlen(label);
-    if (json_is_integer(bucket) && json_integer_value(bucket) != 25 * 1024 * 1024) { /* the default needs no words */
-        snprintf(label + at, sizeof label - at, ", buckets %lld B", (long long)json_integer_value(bucket));
-    }
+    label_of(row, label, sizeof label);
     for (size_t i = 0; i < group->count; i++) {
         if (strcmp(group->series[i].label, label) == 0) {
             return &group->series[i];
@@ -196,6 +212,7 @@ static ls_rc group_rows(ls_report_rows *out) {
         if (!ls_report_statistic(row, "step_seconds", &value)) {
             continue; /* failed or skipped: in the table, on no plot */
         }
+        out->pooled += json_object_get(row, "timed_steps") == NULL;
         ls_report_group *group = find_group(out, row);
         ls_report_series *series = group != NULL ? find_series(group, row) : NULL;
         if (series == NULL || !add_point(series, row)) {

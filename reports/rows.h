@@ -17,14 +17,14 @@ typedef struct ls_report_point {
     const json_t *row; /* borrowed */
 } ls_report_point;
 
-/* Points of one implementation (with its rank kind and bucket cap), by rising device count. */
+/* Points of one implementation (with its rank kind, bucket cap and other options), by rising device count. */
 typedef struct ls_report_series {
     char label[LS_REPORT_TEXT];
     size_t count;
     ls_report_point *points;
 } ls_report_series;
 
-/* Series that share model, data, dtype, scaling mode, fixed batch, platform and device line: one plot of each kind. */
+/* Series that share model, data, dtype, scaling mode, fixed batch, platform, layer math and graphs: one plot of each kind. */
 typedef struct ls_report_group {
     char key[LS_REPORT_TEXT];   /* for file names: letters, digits, '-' */
     char title[LS_REPORT_TEXT]; /* for people */
@@ -34,8 +34,10 @@ typedef struct ls_report_group {
 } ls_report_group;
 
 typedef struct ls_report_rows {
-    json_t *sweep;  /* array: sweep rows, of equal tuples the last one only */
-    json_t *verify; /* array: verify rows, likewise */
+    json_t *sweep;   /* array: sweep rows, of equal tuples the last one only */
+    json_t *verify;  /* array: verify rows, likewise */
+    size_t repeated; /* rows of the file that are in neither, since one of an equal tuple follows */
+    size_t pooled; /* measured sweep rows of an earlier form: their interval of a step is over steps, not over rounds */
     size_t count;
     ls_report_group *groups;
 } ls_report_rows;

@@ -50,6 +50,7 @@ static void row(FILE *out, const char *impl, size_t devices, double step, double
             strcmp(status, "PASSED") == 0 ? "null" : "\"a rank <died>\"");
     if (strcmp(status, "PASSED") == 0) {
         const char *keys[] = {"step_seconds", "samples_per_second", "base_step_seconds", "speedup", "efficiency"};
+        fprintf(out, ",\"timed_steps\":60");
         double values[] = {step, 64 * (double)devices / step, base, speedup, speedup / (double)devices};
         for (size_t i = 0; i < 5; i++) {
             fprintf(out, ",\"%s\":{\"median\":%.17g,\"low\":%.17g,\"high\":%.17g,\"confidence\":0.95}", keys[i],
@@ -99,6 +100,8 @@ static void rows_are_grouped_and_sorted(void **state) {
     ls_report_rows rows;
     assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
     assert_int_equal(json_array_size(rows.sweep), 4);
+    assert_int_equal(rows.repeated, 1);
+    assert_int_equal(rows.pooled, 0);
     assert_int_equal(rows.count, 1);
     assert_int_equal(rows.groups[0].count, 2);
     assert_string_equal(rows.groups[0].series[1].label, "dp");
@@ -143,6 +146,39 @@ static void modes_are_apart(void **state) {
     ls_report_rows_free(&rows);
 }
 
+/* A row with an option of its own stands beside the one without, in its own series or, of graphs, on its own plot. */
+static void options_are_apart(void **state) {
+    (void)state;
+    write_good();
+    ls_report_rows rows;
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
+    json_t *good = json_deep_copy(rows.groups[0].series[0].points[0].row);
+    ls_report_rows_free(&rows);
+    FILE *out = open_results();
+    static const char *const options[] = {"{}", "{\"graph\":false,\"mpi_buffers\":\"host\",\"nccl_register\":null}",
+                                          "{\"mpi_buffers\":\"device\"}", "{\"nccl_register\":true}",
+                                          "{\"graph\":true}"};
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        json_t *changed = json_deep_copy(good), *option = json_loads(options[i], 0, NULL);
+        assert_int_equal(json_object_update(changed, option), 0);
+        assert_int_equal(json_dumpf(changed, out, JSON_COMPACT), 0);
+        fputc('\n', out);
+        json_decref(changed);
+        json_decref(option);
+    }
+    assert_int_equal(fclose(out), 0);
+    json_decref(good);
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
+    assert_int_equal(rows.repeated, 1); /* the second says of the first what it did not say */
+    assert_int_equal(rows.count, 2);
+    assert_int_equal(rows.groups[0].count, 3);
+    assert_string_equal(rows.groups[0].series[1].label, "single, device buffers");
+    assert_string_equal(rows.groups[0].series[2].label, "single, registered");
+    assert_int_equal(strncmp(rows.groups[1].title, "CUDA graphs: seed-cnn, ", 23), 0);
+    assert_true(strcmp(rows.groups[0].key, rows.groups[1].key) != 0);
+    ls_report_rows_free(&rows);
+}
+
 static void a_report_has_plots_with_data_and_script(void **state) {
     (void)state;
     write_good();
@@ -177,9 +213,33 @@ static void a_report_has_plots_with_data_and_script(void **state) {
     assert_contains(page, "lockstep sweep &amp; more");
     assert_contains(page, "Oversubscribed points are left out");
     assert_contains(page, "3 of 4 passed");
+    assert_contains(page, "left out as repeated: 1. ");
+    assert_null(strstr(page, "earlier version"));
     free(page);
     snprintf(output, sizeof output, "%s/out", folder);
     assert_int_equal(ls_report_generate(results, output, index, sizeof index), LS_OK); /* again over the first */
+}
+
+/* Rows without timed_steps have intervals over steps, not over rounds: they are read, and the page says so. */
+static void an_earlier_form_is_told(void **state) {
+    (void)state;
+    write_good();
+    ls_report_rows rows;
+    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
+    json_t *good = json_deep_copy(rows.groups[0].series[0].points[0].row);
+    ls_report_rows_free(&rows);
+    assert_int_equal(json_object_del(good, "timed_steps"), 0);
+    FILE *out = open_results();
+    assert_int_equal(json_dumpf(good, out, JSON_COMPACT), 0);
+    assert_int_equal(fclose(out), 0);
+    json_decref(good);
+    char output[300], index[600];
+    snprintf(output, sizeof output, "%s/out", folder);
+    assert_int_equal(ls_report_generate(results, output, index, sizeof index), LS_OK);
+    char *page = read_all("index.html");
+    assert_contains(page, "measured by an earlier version: 1. ");
+    assert_null(strstr(page, "repeated"));
+    free(page);
 }
 
 static void refused(const char *line, const char *before) {
@@ -233,7 +293,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_grouped_and_sorted),
         cmocka_unit_test(modes_are_apart),
+        cmocka_unit_test(options_are_apart),
         cmocka_unit_test(a_report_has_plots_with_data_and_script),
+        cmocka_unit_test(an_earlier_form_is_told),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(a_failed_report_leaves_the_earlier_one),
     };
