@@ -233,6 +233,8 @@ template <typename F> cudaError_t ls_submit(cudaStream_t stream, const char *nam
 
 } // namespace
 
+/* The arguments are evaluated when the stream comes to the launch, not at the call as on GPUs: they name local values, which are
+ * copied, and do not look behind a pointer, which may point elsewhere by then. */
 #define LS_LAUNCH(kernel, count, stream, ...) \
     ((count) == 0 ? cudaSuccess : LS_LAUNCH_BLOCK(kernel, stream, __VA_ARGS__))
 #define LS_LAUNCH_BLOCK(kernel, stream, ...) \

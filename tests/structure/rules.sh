@@ -54,6 +54,31 @@ rule_oracle() {
     sed 's/$/: the oracle includes libc only/'
 }
 
+# A launch takes local values: on virtual GPUs its arguments are evaluated later (gpu/kernels/kernel.h). A call may span lines.
+rule_launch_values() {
+  sources gpu/kernels | grep '\.cu$' | xargs -d '\n' awk '
+    FNR == 1 { depth = 0 }
+    {
+      text = $0
+      while (length(text) > 0) {
+        if (depth == 0) {
+          at = match(text, /LS_LAUNCH(_ROWS|_BLOCK)?\(/)
+          if (at == 0) {
+            break
+          }
+          text = substr(text, at + RLENGTH)
+          depth = 1
+        }
+        c = substr(text, 1, 1)
+        if (substr(text, 1, 2) == "->" || c == "[") {
+          print FILENAME ":" FNR ": a launch looks behind a pointer; copy the value into a local one"
+        }
+        depth += c == "(" ? 1 : c == ")" ? -1 : 0
+        text = substr(text, 2)
+      }
+    }' | sort -u
+}
+
 # The names in impls/table.c.
 implementations() {
   grep -oE 'ls_impl_[a-z0-9]+' impls/table.c impls/*.h | sed 's/.*ls_impl_//' | grep -vx find | sort -u
@@ -126,4 +151,4 @@ rule_shellcheck() {
 }
 
 # shellcheck disable=SC2034 # for who sources this
-rules="includes oracle implementations vgpu_internal cuda_libraries platform fiber length format checked_calls shellcheck"
+rules="includes oracle launch_values implementations vgpu_internal cuda_libraries platform fiber length format checked_calls shellcheck"
