@@ -68,7 +68,7 @@ static ls_rc print_speed_up(const char *program, const ls_run *run, const ls_out
     LS_TRY(measure_base(program, run, outcome, &batch, &base));
     printf(
         "Speed-up over one device: %.2f (%s, %zu device%s: %.0f samples/s; base: single, 1 device, %zu samples a step, "
-        "the first %d steps at most: %.0f samples/s)\n",
+        "the first %d steps at most: %.0f samples/s); of one run each: `lockstep sweep` gives it an interval\n",
         base > 0 ? rate / base : 0, run->impl, run->devices, run->devices == 1 ? "" : "s", rate, batch, (int)BASE_STEPS,
         base);
     size_t cores = ls_platform_shared_cores();
@@ -87,6 +87,9 @@ ls_rc ls_command_train(int argc, char **argv) {
     }
     ls_run *run = &options.run;
     run->evaluate = true;
+    if (run->baseline && run->no_baseline) {
+        return ls_fail(LS_BAD_INPUT, "--baseline and --no-baseline contradict each other; give one of them");
+    }
     if (run->baseline && run->steps == 0) {
         return ls_fail(LS_BAD_INPUT, "--baseline: a run of 0 steps has no speed to compare");
     }
