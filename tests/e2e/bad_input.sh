@@ -59,7 +59,7 @@ expect_error 2 "/nonexistent" "$LOCKSTEP" verify --devices 1 --json /nonexistent
 expect_error 2 "missing.jsonl" "$LOCKSTEP" report "$work/missing.jsonl"
 [ -z "$(find "$work" -name 'model*' -o -name 'results*')" ] || fail "something half-written is left"
 
-expect_error 2 "--baseline and --no-baseline contradict each other" "$LOCKSTEP" train --data synthetic:640 --baseline --no-baseline
+expect_error 2 "baseline and --no-baseline contradict each other" "$LOCKSTEP" train --data synthetic:640 --baseline --no-baseline
 
 # Neither is output lost unnoticed: on a full disk, or with stdout closed, a command that did all else well says so.
 full() {
