@@ -6,6 +6,8 @@
 
 #include "bench/data.h"
 #include "bench/flags.h"
+#include "gpu/base/path.h"
+#include "reference/file.h"
 #include "reference/raw.h"
 
 static const char usage[] = "lockstep data import FILE --from SPEC, or FILE --train-x X --train-y Y --shape CxHxW ...";
@@ -95,6 +97,19 @@ static ls_rc read_spec(const request *r, ls_dataset *train, ls_dataset *test) {
     return ls_dataset_open(r->from, LS_SPLIT_TEST, test);
 }
 
+/* Before anything is read. A container may be made anew from itself (--from raw:FILE): it is replaced once it has been read. */
+static ls_rc check_output(const request *r, const char *path) {
+    const char *const inputs[][2] = {
+        {"--train-x", r->train_x}, {"--train-y", r->train_y}, {"--test-x", r->test_x}, {"--test-y", r->test_y}};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
+        if (inputs[i][1] != NULL && ls_path_same(inputs[i][1], path)) {
+            return ls_fail(LS_BAD_INPUT, "data import: the file to make, %s, is that of %s; give it another name", path,
+                           inputs[i][0]);
+        }
+    }
+    return ls_file_check_output("data import", path);
+}
+
 ls_rc ls_data_import(int argc, char **argv) {
     request r = {.dtype = "uint8", .label_dtype = "uint8"};
     const ls_flag flags[] = {
@@ -118,6 +133,7 @@ ls_rc ls_data_import(int argc, char **argv) {
     if (words.count == 0) {
         return ls_fail(LS_BAD_INPUT, "data import needs the file to make: %s", usage);
     }
+    LS_TRY(check_output(&r, words.words[0]));
     ls_dataset train = {0}, test = {0};
     ls_rc rc = r.from != NULL ? read_spec(&r, &train, &test) : read_plain(&r, &train, &test);
     if (rc == LS_OK) {

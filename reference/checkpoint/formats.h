@@ -2,8 +2,8 @@
 #ifndef LS_REFERENCE_CHECKPOINT_FORMATS_H
 #define LS_REFERENCE_CHECKPOINT_FORMATS_H
 
-#include "reference/checkpoint/file.h"
 #include "reference/checkpoint/state.h"
+#include "reference/file.h"
 
 typedef struct ls_state_format {
     const char *ending; /* ".pth" */

@@ -10,6 +10,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "gpu/base/path.h"
+
 enum { INPUT_SIZE = 1 << 16 };
 
 /* Deflate spends at least 1 bit on a match of at most 258 bytes, hence 1032 bytes a byte (zlib's technical details). */
@@ -64,19 +66,14 @@ static ls_rc refill(ls_bytes *bytes) {
 }
 
 static ls_rc open_file(ls_bytes *bytes) {
-    bytes->file = fopen(bytes->path, "rbe");
-    if (bytes->file == NULL) {
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be opened: %s", bytes->path, strerror(errno));
-    }
+    int file;
     struct stat info;
-    if (fstat(fileno(bytes->file), &info) != 0) {
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be examined: %s", bytes->path, strerror(errno));
-    }
-    if (S_ISDIR(info.st_mode)) {
-        return ls_fail(LS_BAD_INPUT, "%s: expected a file, found a directory", bytes->path);
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return ls_fail(LS_BAD_INPUT, "%s: expected a regular file, found a device, pipe or socket", bytes->path);
+    LS_TRY(ls_path_open_regular(bytes->path, &file, &info));
+    bytes->file = fdopen(file, "rb");
+    if (bytes->file == NULL) {
+        int reason = errno;
+        close(file);
+        return ls_fail(LS_DEVICE_FAILED, "%s: cannot be opened: %s", bytes->path, strerror(reason));
     }
     if (info.st_size == 0) {
         return ls_fail(LS_BAD_INPUT, "%s: byte 0: expected data, found an empty file; download it again", bytes->path);

@@ -9,7 +9,7 @@
 
 typedef struct ls_bytes ls_bytes;
 
-/* Opens a regular file that is not empty. Missing, a directory, unreadable, empty: one line and LS_BAD_INPUT. */
+/* Opens a regular file that is not empty. Missing, a folder, a pipe or device, unreadable, empty: one line and LS_BAD_INPUT. */
 ls_rc ls_bytes_open(const char *path, ls_bytes **out);
 /* The same without a look at the content: the bytes of the file as they are. For formats whose first bytes may be any. */
 ls_rc ls_bytes_open_plain(const char *path, ls_bytes **out);

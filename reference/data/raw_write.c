@@ -1,31 +1,24 @@
 /* Writing a raw container. */
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "reference/raw.h"
 
 #include "reference/data/raw_format.h"
+#include "reference/file.h"
 
 enum { PIECE = 1 << 20 };
 
 typedef struct writer {
-    FILE *file;
+    ls_file_writer *file;
     uint32_t crc;
-    bool good;
 } writer;
 
 static void write_bytes(writer *w, const void *bytes, size_t count) {
-    for (size_t done = 0; w->good && done < count;) {
+    for (size_t done = 0; done < count;) {
         size_t piece = count - done < PIECE ? count - done : PIECE;
         const unsigned char *at = (const unsigned char *)bytes + done;
         w->crc = (uint32_t)crc32(w->crc, at, (uInt)piece); /* zlib's length is 32 bits wide */
-        w->good = fwrite(at, 1, piece, w->file) == piece;
+        ls_file_write(w->file, at, piece);
         done += piece;
     }
 }
@@ -69,11 +62,6 @@ static bool same_kind(const ls_dataset *a, const ls_dataset *b) {
            a->classes == b->classes && a->target_count == b->target_count;
 }
 
-static bool sync_and_close(FILE *file, bool good) {
-    good = good && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    return fclose(file) == 0 && good;
-}
-
 ls_rc ls_raw_write(const char *path, const ls_dataset *train, const ls_dataset *test) {
     if (test->count > 0 && !same_kind(train, test)) {
         return ls_fail(LS_BAD_INPUT,
@@ -81,27 +69,8 @@ ls_rc ls_raw_write(const char *path, const ls_dataset *train, const ls_dataset *
                        "different types or classes",
                        path, train->channels, train->height, train->width, test->channels, test->height, test->width);
     }
-    char temporary[PATH_MAX];
-    int length = snprintf(temporary, sizeof temporary, "%s.%ld.tmp", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof temporary) {
-        return ls_fail(LS_BAD_INPUT, "%s: the path is too long", path);
-    }
-    int descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be written: %s", path, strerror(errno));
-    }
-    writer w = {.file = fdopen(descriptor, "wb")};
-    if (w.file == NULL) {
-        close(descriptor);
-        unlink(temporary);
-        return ls_fail(LS_DEVICE_FAILED, "%s: cannot be written: %s", path, strerror(errno));
-    }
-    w.good = true;
+    writer w = {0};
+    LS_TRY(ls_file_create(path, &w.file));
     write_all(&w, train, test);
-    if (!sync_and_close(w.file, w.good) || rename(temporary, path) != 0) {
-        int reason = errno;
-        unlink(temporary);
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be written: %s", path, strerror(reason));
-    }
-    return LS_OK;
+    return ls_file_finish(w.file);
 }

@@ -110,7 +110,7 @@ refused "y.u8: expected 160 bytes, 4 for each of the 40 samples in x.f32, found 
 refused "y.u8: byte 9 .sample 9.: expected a label of 0 to 8, found 9" --train-x x.f32 --train-y y.u8 --shape 28x28 \
   --dtype float32 --classes 9
 refused "missing.bin: cannot be opened" --train-x missing.bin --train-y y.u8 --shape 28x28
-expect_error 2 "/nonexistent/bad.raw: cannot be written" "$LOCKSTEP" data import /nonexistent/bad.raw --from idx:idx
+expect_error 2 "/nonexistent/bad.raw: expected a folder that can be written" "$LOCKSTEP" data import /nonexistent/bad.raw --from idx:idx
 expect_error 2 "needs the file to make" "$LOCKSTEP" data import --from idx:idx
 expect_error 2 "expected import, check or show, found 'chekc'" "$LOCKSTEP" data chekc
 expect_error 2 "expected 0 to 3, found 4" "$LOCKSTEP" data show idx:idx --index 4

@@ -30,7 +30,7 @@ expect_error() {
     cat "$work/err" >&2
     fail "not one line on stderr: $*"
   }
-  grep -qE "$pattern" "$work/err" || {
+  grep -qE -e "$pattern" "$work/err" || {
     cat "$work/err" >&2
     fail "stderr does not match '$pattern': $*"
   }

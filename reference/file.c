@@ -1,4 +1,4 @@
-#include "reference/checkpoint/file.h"
+#include "reference/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,10 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gpu/base/path.h"
+
 enum { TRIES = 100 };
 
 struct ls_file_writer {
-    char path[PATH_MAX];
+    char path[PATH_MAX];   /* as the user names it */
+    char target[PATH_MAX]; /* where its links lead */
     char temporary[PATH_MAX];
     FILE *file;
     int reason; /* errno of the first failure; 0: none */
@@ -36,39 +39,25 @@ static ls_rc read_all(int file, const char *path, ls_file_bytes *out) {
     return LS_OK;
 }
 
-static ls_rc read_open_file(int file, const char *path, ls_file_bytes *out) {
+ls_rc ls_file_read(const char *path, ls_file_bytes *out) {
+    *out = (ls_file_bytes){0};
+    int file;
     struct stat info;
-    if (fstat(file, &info) != 0) {
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be examined: %s", path, strerror(errno));
-    }
-    if (!S_ISREG(info.st_mode)) {
-        return ls_fail(LS_BAD_INPUT, "%s: expected a file, found a %s", path,
-                       S_ISDIR(info.st_mode) ? "folder" : "device, pipe or socket");
-    }
+    LS_TRY(ls_path_open_regular(path, &file, &info));
+    ls_rc rc = LS_OK;
     if (info.st_size == 0) {
-        return ls_fail(LS_BAD_INPUT, "%s: expected saved parameters, found an empty file", path);
+        rc = ls_fail(LS_BAD_INPUT, "%s: byte 0: expected data, found an empty file", path);
+    } else {
+        *out = (ls_file_bytes){.path = path, .size = (size_t)info.st_size};
+        out->bytes = malloc(out->size); /* not ls_calloc: the pages need no zeros */
+        rc = out->bytes != NULL ? read_all(file, path, out)
+                                : ls_fail(LS_DEVICE_FAILED, "%s: out of memory for its %zu bytes", path, out->size);
     }
-    *out = (ls_file_bytes){.path = path, .size = (size_t)info.st_size};
-    out->bytes = malloc(out->size); /* not ls_calloc: the pages need no zeros */
-    if (out->bytes == NULL) {
-        return ls_fail(LS_DEVICE_FAILED, "%s: out of memory for its %zu bytes", path, out->size);
-    }
-    ls_rc rc = read_all(file, path, out);
+    close(file);
     if (rc != LS_OK) {
         free(out->bytes);
         out->bytes = NULL;
     }
-    return rc;
-}
-
-ls_rc ls_file_read(const char *path, ls_file_bytes *out) {
-    *out = (ls_file_bytes){0};
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
-    if (file < 0) {
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    }
-    ls_rc rc = read_open_file(file, path, out);
-    close(file);
     return rc;
 }
 
@@ -100,22 +89,36 @@ static void folder_of(const char *path, char *folder) {
 }
 
 ls_rc ls_file_check_output(const char *option, const char *path) {
-    struct stat info;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode)) {
-        return ls_fail(LS_BAD_INPUT, "%s: expected a file, found a folder: %s", option, path);
+    char target[PATH_MAX], temporary[PATH_MAX];
+    const char *found = ls_path_target(path, target);
+    if (found != NULL) {
+        return ls_fail(LS_BAD_INPUT, "%s %s: expected a file, found %s", option, path, found);
     }
-    char temporary[PATH_MAX]; /* only writing shows that a folder can be written: read-only mounts, quotas, root */
-    int file = create_temporary(path, temporary);
+    int file = create_temporary(target, temporary); /* only this shows it: read-only mounts, quotas, root */
     if (file < 0) {
         int reason = errno;
         char folder[PATH_MAX];
-        folder_of(path, folder);
+        folder_of(target, folder);
         return ls_fail(LS_BAD_INPUT, "%s %s: expected a folder that can be written, found %s: %s", option, path, folder,
                        strerror(reason));
     }
     close(file);
     if (unlink(temporary) != 0) {
         return ls_fail(LS_BAD_INPUT, "%s %s: cannot remove %s: %s", option, path, temporary, strerror(errno));
+    }
+    return LS_OK;
+}
+
+ls_rc ls_file_check_append(const char *option, const char *path) {
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        return ls_file_check_output(option, path);
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return ls_fail(LS_BAD_INPUT, "%s %s: expected a file, found a folder", option, path);
+    }
+    if (access(path, W_OK) != 0) { /* not opened: a pipe would wait for its reader, and then end for it */
+        return ls_fail(LS_BAD_INPUT, "%s %s: cannot be written: %s", option, path, strerror(errno));
     }
     return LS_OK;
 }
@@ -131,11 +134,17 @@ ls_rc ls_file_create(const char *path, ls_file_writer **out) {
     if (writer == NULL) {
         return LS_DEVICE_FAILED;
     }
-    int used = snprintf(writer->path, sizeof writer->path, "%s", path);
-    int file = used >= 0 && (size_t)used < sizeof writer->path ? create_temporary(path, writer->temporary) : -1;
-    if (file < 0) {
+    const char *found = ls_path_target(path, writer->target);
+    if (found != NULL) {
         free(writer);
-        return fail_write(path, used < PATH_MAX ? errno : ENAMETOOLONG);
+        return ls_fail(LS_BAD_INPUT, "%s: expected a file, found %s; it is unchanged", path, found);
+    }
+    snprintf(writer->path, sizeof writer->path, "%s", path); /* ls_path_target has found it short enough */
+    int file = create_temporary(writer->target, writer->temporary);
+    if (file < 0) {
+        int reason = errno;
+        free(writer);
+        return fail_write(path, reason);
     }
     writer->file = fdopen(file, "wb");
     if (writer->file == NULL) {
@@ -161,7 +170,7 @@ static void sync_folder(const char *path) {
     folder_of(path, folder);
     int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file >= 0) {
-        if (fsync(file) != 0 && errno != EINVAL) { /* EINVAL: a file system without it */
+        if (ls_path_sync(file) != 0) {
             ls_notice("%s: saved, but the folder could not be synced: %s", path, strerror(errno));
         }
         close(file);
@@ -170,13 +179,13 @@ static void sync_folder(const char *path) {
 
 ls_rc ls_file_finish(ls_file_writer *writer) {
     int reason = writer->reason;
-    if (reason == 0 && (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)) {
+    if (reason == 0 && (fflush(writer->file) != 0 || ls_path_sync(fileno(writer->file)) != 0)) {
         reason = errno;
     }
     if (fclose(writer->file) != 0 && reason == 0) {
         reason = errno;
     }
-    if (reason == 0 && rename(writer->temporary, writer->path) != 0) {
+    if (reason == 0 && rename(writer->temporary, writer->target) != 0) {
         reason = errno;
     }
     ls_rc rc = LS_OK;
@@ -184,7 +193,7 @@ ls_rc ls_file_finish(ls_file_writer *writer) {
         unlink(writer->temporary);
         rc = fail_write(writer->path, reason);
     } else {
-        sync_folder(writer->path);
+        sync_folder(writer->target);
     }
     free(writer);
     return rc;

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Files that options name: what is no file is refused at once, links stay, no result destroys another, result files keep their
+# rows, and a run that is refused leaves nothing.
+# shellcheck source=tests/e2e/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$work"
+# Commands that would wait for ever on a pipe, or compute for long before they refuse, end here instead.
+lockstep() { timeout 60 "$LOCKSTEP" "$@"; }
+short=(--impl single --data synthetic:640 --steps 2 --model "flatten; linear 10; log-softmax" --no-baseline --log-every 0)
+long=(--impl single --data synthetic:60000 --epochs 1000000)
+train() { lockstep train "${short[@]}" "$@"; }
+
+# Only files are replaced, and that is looked at before anything is computed.
+mkfifo pipe pipe.pth pipe.safetensors
+expect_error 2 "pipe: expected a file, found a device, pipe" lockstep data import pipe --from mnist:/nonexistent
+for option in --save --save-grads; do
+  expect_error 2 "$option pipe.pth: expected a file, found" lockstep train "${long[@]}" $option pipe.pth
+done
+expect_error 2 "pipe.safetensors: expected a file, found" lockstep train "${long[@]}" --checkpoint pipe.safetensors
+[[ -p pipe && -p pipe.pth && -p pipe.safetensors ]] || fail "a pipe has been replaced"
+
+# A link stays, and what it leads to is written.
+mkdir elsewhere
+ln -s elsewhere/a.pth a.pth
+ln -s elsewhere/a.raw a.raw
+expect_exit 0 train --save a.pth
+expect_exit 0 lockstep data import a.raw --from synthetic:10
+[[ -L a.pth && -f elsewhere/a.pth ]] || fail "--save did not follow a link"
+[[ -L a.raw && -f elsewhere/a.raw ]] || fail "data import did not follow a link"
+expect_exit 0 lockstep data import a.raw --from raw:elsewhere/a.raw
+
+# A pipe in place of an input is refused, not waited for.
+mkdir idx
+mkfifo idx/train-images
+printf '\0\0\10\1\0\0\0\1\0' >idx/train-labels
+expect_error 2 "train-images: expected a file, found a device, pipe" lockstep data check "idx:$work/idx"
+expect_error 2 "pipe: expected a file, found" lockstep data check raw:pipe
+expect_error 2 "pipe: expected a file, found" lockstep data import new.raw --train-x pipe --train-y pipe --shape 1
+expect_error 2 "pipe.pth: expected a file, found" train --load pipe.pth
+expect_error 2 "pipe.safetensors: expected a file, found" train --resume pipe.safetensors
+expect_error 2 "'pipe' is not a network" lockstep train --model pipe
+
+echo "files are read, written and kept apart as they are named"
