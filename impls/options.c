@@ -316,7 +316,8 @@ ls_rc ls_options_parse(unsigned command, int argc, char **argv, ls_options *opti
     }
     fit_impl(command, options);
     LS_TRY(ls_options_training_finish(command, &options->run));
-    return check_single_values(command, options);
+    LS_TRY(check_single_values(command, options));
+    return ls_options_check_files(command, options);
 }
 
 void ls_options_print_help(unsigned command) {

@@ -55,6 +55,9 @@ void ls_option_format_math(const ls_option *option, const ls_run *run, char *tex
 void ls_option_format_mpi_buffers(const ls_option *option, const ls_run *run, char *text, size_t size);
 void ls_option_format_ranks(const ls_option *option, const ls_run *run, char *text, size_t size);
 
+/* Refuses options that name one file where writing it would lose something (options_files.c): one line with both, LS_BAD_INPUT. */
+ls_rc ls_options_check_files(unsigned command, const ls_options *options);
+
 /* Loss, optimizer and learning rate (options_training.c). begin: before options are read; finish: after, fills in what was
  * not given with the optimizer's own defaults and refuses what does not fit together. */
 #define LS_GAMMA_DEFAULT 0.1

@@ -29,17 +29,29 @@ const char *ls_dataset_usages(void) {
     return usages;
 }
 
-/* Finds the source of a spec; *argument is what follows the colon, NULL without one. */
-static ls_rc find_source(const char *spec, const ls_data_source **source, const char **argument) {
+/* The source that a spec names, NULL for none; *argument is what follows the colon, NULL without one. */
+static const ls_data_source *look_up(const char *spec, const char **argument) {
     size_t length = strcspn(spec, ":");
     *argument = spec[length] == ':' ? spec + length + 1 : NULL;
     for (size_t i = 0; i < SOURCES; i++) {
         if (strlen(sources[i]->name) == length && strncmp(sources[i]->name, spec, length) == 0) {
-            *source = sources[i];
-            return sources[i]->check(*argument);
+            return sources[i];
         }
     }
-    return ls_fail(LS_BAD_INPUT, "--data: expected %s, found '%s'", ls_dataset_usages(), spec);
+    return NULL;
+}
+
+/* The same, where the argument is as the source takes it. */
+static ls_rc find_source(const char *spec, const ls_data_source **source, const char **argument) {
+    *source = look_up(spec, argument);
+    return *source != NULL ? (*source)->check(*argument)
+                           : ls_fail(LS_BAD_INPUT, "--data: expected %s, found '%s'", ls_dataset_usages(), spec);
+}
+
+const char *ls_dataset_file(const char *spec) {
+    const char *argument = NULL;
+    const ls_data_source *source = look_up(spec, &argument);
+    return source != NULL && source->one_file ? argument : NULL;
 }
 
 ls_rc ls_dataset_check_spec(const char *spec) {

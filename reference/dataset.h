@@ -65,4 +65,7 @@ const char *ls_dataset_usages(void);
 /* Checks that the spec names a known source, without opening files. */
 ls_rc ls_dataset_check_spec(const char *spec);
 
+/* The path of the one file that the spec names, inside spec; NULL: a folder, or none. */
+const char *ls_dataset_file(const char *spec);
+
 #endif

@@ -17,4 +17,4 @@ static ls_rc shape_of(const char *argument, ls_split split, ls_dataset *out) {
 }
 
 const ls_data_source ls_data_raw = {
-    .name = "raw", .usage = "raw:FILE", .check = check, .open = open_file, .shape = shape_of};
+    .name = "raw", .usage = "raw:FILE", .one_file = true, .check = check, .open = open_file, .shape = shape_of};

@@ -8,6 +8,7 @@
 typedef struct ls_data_source {
     const char *name;
     const char *usage; /* how a spec of it is written */
+    bool one_file;     /* what follows the colon is the path of the one file that is read */
     /* Checks what follows the colon (NULL without a colon) without opening files; one line and LS_BAD_INPUT. */
     ls_rc (*check)(const char *argument);
     /* Reads a split and checks it completely; out is zeroed, and closed again after a failure. */

@@ -40,4 +40,37 @@ expect_error 2 "pipe.pth: expected a file, found" train --load pipe.pth
 expect_error 2 "pipe.safetensors: expected a file, found" train --resume pipe.safetensors
 expect_error 2 "'pipe' is not a network" lockstep train --model pipe
 
+# Options that name one file, however they spell it.
+ln -s . here
+ln -s b.pth b-link.pth
+apart() { # OPTION OPTION WORDS...: a run with the words is refused, naming both options.
+  local first=$1 second=$2
+  shift 2
+  expect_error 2 "$first .* and $second .* one file" lockstep "$@"
+}
+apart --save --save-grads train "${long[@]}" --save b.pth --save-grads b.pth
+apart --save --save-grads train "${long[@]}" --save b.pth --save-grads ./b.pth
+apart --save --save-grads train "${long[@]}" --save here/b.pth --save-grads "$work/b.pth"
+apart --save --save-grads train "${long[@]}" --save b-link.pth --save-grads b.pth
+apart --save --checkpoint train "${long[@]}" --save c.safetensors --checkpoint c.safetensors
+apart --save --json train "${long[@]}" --save d.safetensors --json d.safetensors
+apart --load --save-grads train "${long[@]}" --load a.pth --save-grads elsewhere/a.pth
+apart --load --json train "${long[@]}" --load a.pth --json a.pth
+apart --load --json eval --data synthetic:64 --load a.pth --json a.pth
+apart --data --json train "${long[@]}" --data raw:a.raw --json elsewhere/a.raw
+echo 'flatten; linear 10; log-softmax' >net
+for command in "train --json" "verify --json" "eval --load a.pth --json" "sweep -o"; do
+  # shellcheck disable=SC2086 # a command and its options
+  apart --model "${command##* }" ${command%% *} --model net ${command#* } net
+done
+head -c 4 /dev/zero >x
+expect_error 2 "x, is that of --train-y" lockstep data import x --train-x a.raw --train-y ./x --shape 1
+[ "$(find . -name 'b.pth' -o -name '[cd].safetensors')" = "" ] || fail "a refused run has written"
+[ "$(cat net)" = "flatten; linear 10; log-softmax" ] || fail "a network's file is destroyed"
+cmp -s x <(head -c 4 /dev/zero) || fail "a file of plain numbers is destroyed"
+expect_exit 0 train --load a.pth --save a.pth
+one_epoch=(--impl single --data synthetic:64 --model "flatten; linear 10; log-softmax" --no-baseline --log-every 0)
+expect_exit 0 lockstep train "${one_epoch[@]}" --epochs 1 --checkpoint c.safetensors
+expect_exit 0 lockstep train "${one_epoch[@]}" --epochs 2 --resume c.safetensors --checkpoint c.safetensors
+
 echo "files are read, written and kept apart as they are named"
