@@ -5,16 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "gpu/base/path.h"
 #include "gpu/gpu.h"
 #include "gpu/layer_math.h"
 #include "impls/impl.h"
 #include "impls/launch_mpi_buffers.h"
 #include "impls/mpi_world.h"
 #include "impls/rank.h"
+#include "reference/file.h"
 
 /* The processor's name as the kernel tells it. */
 static void read_cpu_name(char *name, size_t size) {
@@ -131,24 +134,37 @@ ls_rc ls_results_check(const char *path) {
         return ls_fail(LS_BAD_INPUT,
                        "results need a file, found '-': on stdout their rows would stand among other lines");
     }
-    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd < 0) {
-        return ls_fail(LS_BAD_INPUT, "cannot write results to '%s': %s", path, strerror(errno));
+    return ls_file_check_append("results", path);
+}
+
+/* Whether the last line of the file was cut: by a program that was killed, or a disk that was full. What cannot be read tells
+ * nothing. */
+static bool ends_within_line(const char *path) {
+    struct stat info;
+    char last = '\n';
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0 &&
+        pread(fd, &last, 1, info.st_size - 1) != 1) {
+        last = '\n';
     }
-    close(fd);
-    return LS_OK;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return last != '\n';
 }
 
 ls_rc ls_results_append(const char *path, const json_t *row) {
-    char *text = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    if (text == NULL) {
+    char *json = json_dumps(row, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    char *text = NULL;
+    /* behind a cut line the row starts a line of its own: only what was cut is lost */
+    int length = json == NULL ? -1 : asprintf(&text, "%s%s\n", ends_within_line(path) ? "\n" : "", json);
+    free(json);
+    if (length < 0) {
         return ls_fail(LS_DEVICE_FAILED, "a result row for '%s' could not be written as JSON", path);
     }
-    size_t length = strlen(text);
-    text[length++] = '\n'; /* in place of the terminating zero: the row is written by its length */
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    ssize_t written = fd >= 0 ? write(fd, text, length) : -1;
-    bool good = written == (ssize_t)length && fsync(fd) == 0;
+    ssize_t written = fd >= 0 ? write(fd, text, (size_t)length) : -1;
+    bool good = written == length && ls_path_sync(fd) == 0;
     int cause = errno;
     if (fd >= 0 && close(fd) != 0) {
         good = false;
@@ -156,7 +172,7 @@ ls_rc ls_results_append(const char *path, const json_t *row) {
     free(text);
     return good ? LS_OK
                 : ls_fail(LS_BAD_INPUT, "cannot append a row to '%s': %s", path,
-                          written >= 0 && written != (ssize_t)length ? "the disk is full" : strerror(cause));
+                          written >= 0 && written != length ? "the disk is full" : strerror(cause));
 }
 
 /* What is alike on every rank, and would be no number of anything if it were added. */

@@ -15,10 +15,12 @@ json_t *ls_result_row(const char *kind, const ls_run *run, const char *command);
  * ranks: the ranks' results. */
 void ls_result_set_math(json_t *row, const json_t *ranks);
 
-/* Checks that path can be appended to (its folder exists and is writable), before anything is measured. Makes the file. */
+/* Checks that path can be appended to (its folder exists and is writable), before anything is measured. Does not make the file, so
+ * that a run which is refused leaves none. A pipe or a device is taken too. */
 ls_rc ls_results_check(const char *path);
 
-/* Appends row as one line with one write and syncs it, so that a killed program loses at most the row under way. */
+/* Appends row as one line with one write and syncs it, so that a killed program loses at most the row under way. Behind a line
+ * that was cut it starts a new one. What cannot be written is one line and LS_BAD_INPUT. */
 ls_rc ls_results_append(const char *path, const json_t *row);
 
 /* The counters of a run (docs/result-format.md): those of all ranks' results (array of rank objects, impls/rank.h) added, but of

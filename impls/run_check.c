@@ -1,12 +1,8 @@
 /* What can be known before any rank starts. */
-#include <errno.h>
-#include <libgen.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "gpu/nccl_register.h"
 #include "impls/devices.h"
@@ -14,6 +10,7 @@
 #include "impls/rank.h"
 #include "impls/rank_restore.h"
 #include "reference/dataset.h"
+#include "reference/file.h"
 
 /* What a run may ask of the steps of an implementation: which capability it takes, and in words what is wrong without it. */
 static const struct wish {
@@ -84,21 +81,6 @@ static ls_rc check_impl(const ls_run *run) {
     return LS_OK;
 }
 
-/* A file that will be written: its folder must be there and writable, and it must not be a folder itself. */
-static ls_rc check_output(const char *option, const char *path) {
-    char copy[LS_PATH_SIZE];
-    struct stat status;
-    snprintf(copy, sizeof copy, "%s", path);
-    const char *folder = dirname(copy);
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
-        return ls_fail(LS_BAD_INPUT, "%s %s: expected a file, found a folder", option, path);
-    }
-    if (access(folder, W_OK | X_OK) != 0) {
-        return ls_fail(LS_BAD_INPUT, "%s %s: cannot write in folder %s: %s", option, path, folder, strerror(errno));
-    }
-    return LS_OK;
-}
-
 /* By the headers of the files: ranks read and check them completely. */
 static ls_rc check_data(const ls_run *run, const ls_model *model) {
     ls_dataset sizes;
@@ -123,7 +105,7 @@ ls_rc ls_run_check(const ls_run *run) {
     LS_TRY(ls_devices_check(run));
     LS_TRY(check_data(run, &model));
     LS_TRY(ls_restore_check(run));
-    return run->json[0] != '\0' && strcmp(run->json, "-") != 0 ? check_output("--json", run->json) : LS_OK;
+    return run->json[0] != '\0' && strcmp(run->json, "-") != 0 ? ls_file_check_append("--json", run->json) : LS_OK;
 }
 
 static size_t number_in(const char *name) {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gpu/base/path.h"
 #include "reports/html.h"
 #include "reports/plot.h"
 
@@ -41,6 +42,17 @@ static ls_rc write_all(const ls_report_rows *rows, const char *source, const cha
     return write_page(rows, source, folder);
 }
 
+/* Puts a file in its place; only a file gives way to it. */
+static ls_rc place(const char *from, const char *to) {
+    char target[PATH_MAX];
+    const char *found = ls_path_target(to, target);
+    if (found != NULL) {
+        return ls_fail(LS_BAD_INPUT, "cannot put '%s' in its place: expected a file, found %s", to, found);
+    }
+    return rename(from, target) == 0 ? LS_OK
+                                     : ls_fail(LS_BAD_INPUT, "cannot put '%s' in its place: %s", to, strerror(errno));
+}
+
 /* Calls for every file of a folder; move: into to, else: removed. The folder itself is removed at the end. */
 static ls_rc empty_folder(const char *folder, const char *to) {
     DIR *list = opendir(folder);
@@ -55,9 +67,10 @@ static ls_rc empty_folder(const char *folder, const char *to) {
         char from[PATH_ROOM], target[PATH_ROOM];
         snprintf(from, sizeof from, "%s/%s", folder, entry->d_name);
         snprintf(target, sizeof target, "%s/%s", to != NULL ? to : folder, entry->d_name);
-        if ((to != NULL ? rename(from, target) : unlink(from)) != 0 && rc == LS_OK) {
-            rc = ls_fail(LS_BAD_INPUT, "cannot put '%s' in its place: %s", target, strerror(errno));
+        if (to != NULL && rc == LS_OK) {
+            rc = place(from, target);
         }
+        (void)unlink(from); /* gone when it has been placed; what cannot be removed keeps its folder, which says so */
     }
     closedir(list);
     if (rmdir(folder) != 0 && rc == LS_OK) {

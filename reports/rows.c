@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINE_MOST = 256 << 20 }; /* bytes; a row that tells a million steps of each of a few ranks has less */
+
 const char *ls_report_text(const json_t *row, const char *key) {
     const char *text = json_string_value(json_object_get(row, key));
     return text != NULL ? text : "";
@@ -103,9 +105,15 @@ static const char *bad_field(const json_t *row) {
     return NULL;
 }
 
-static ls_rc take_line(const char *path, size_t number, const char *line, ls_report_rows *out) {
+/* A row that was cut, or has another behind it in its line, costs itself alone: a program was killed, or a disk was full. */
+static ls_rc take_line(const char *path, size_t number, const char *line, size_t length, ls_report_rows *out) {
     json_error_t error;
-    json_t *row = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+    json_t *row = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
+    if (row == NULL && line[strspn(line, " \t")] == '{' && json_error_code(&error) != json_error_duplicate_key &&
+        json_error_code(&error) != json_error_out_of_memory) {
+        ls_notice("%s line %zu is left out: it begins like a result row and is broken: %s", path, number, error.text);
+        return LS_OK;
+    }
     if (row == NULL || !json_is_object(row)) {
         json_decref(row);
         return ls_fail(LS_BAD_INPUT, "%s line %zu is not a result row: %s", path, number,
@@ -222,18 +230,43 @@ static ls_rc group_rows(ls_report_rows *out) {
     return LS_OK;
 }
 
+/* Reads a line with its newline into *line (zero-ended, *room bytes, grown by realloc). *length: 0 at the end of the file, or where
+ * it cannot be read (ferror). */
+static ls_rc read_line(const char *path, size_t number, FILE *file, char **line, size_t *room, size_t *length) {
+    *length = 0;
+    for (int c = 0; c != '\n' && (c = getc_unlocked(file)) != EOF;) {
+        if (*length == LINE_MOST) { /* such as /dev/zero, which has no end */
+            return ls_fail(LS_BAD_INPUT, "'%s' is no result file: line %zu is longer than %d MiB", path, number,
+                           LINE_MOST >> 20);
+        }
+        if (*length + 1 >= *room) {
+            size_t more = *room > 0 ? 2 * *room : 4096;
+            char *grown = realloc(*line, more);
+            if (grown == NULL) {
+                return ls_fail(LS_DEVICE_FAILED, "out of memory for line %zu of '%s'", number, path);
+            }
+            *line = grown;
+            *room = more;
+        }
+        (*line)[(*length)++] = (char)c;
+        (*line)[*length] = '\0';
+    }
+    return LS_OK;
+}
+
 static ls_rc read_lines(const char *path, FILE *file, ls_report_rows *out) {
     char *line = NULL;
-    size_t room = 0, number = 0;
-    ls_rc rc = LS_OK;
-    while (rc == LS_OK && getline(&line, &room, file) >= 0) {
-        number++;
-        if (line[strspn(line, " \t\r\n")] != '\0') {
-            rc = take_line(path, number, line, out);
+    size_t room = 0, number = 1, length = 0;
+    ls_rc rc = read_line(path, number, file, &line, &room, &length);
+    while (rc == LS_OK && length > 0) {
+        if (strspn(line, " \t\r\n") < length) {
+            rc = take_line(path, number, line, length, out);
         }
+        number++;
+        rc = rc == LS_OK ? read_line(path, number, file, &line, &room, &length) : rc;
     }
     if (rc == LS_OK && ferror(file)) {
-        rc = ls_fail(LS_BAD_INPUT, "cannot read '%s' after line %zu: %s", path, number, strerror(errno));
+        rc = ls_fail(LS_BAD_INPUT, "cannot read '%s' after line %zu: %s", path, number - 1, strerror(errno));
     }
     free(line);
     return rc;

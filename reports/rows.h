@@ -43,7 +43,8 @@ typedef struct ls_report_rows {
 } ls_report_rows;
 
 /* Reads and checks the file: every line a JSON object with schema 1 and the fields of its kind. One line and LS_BAD_INPUT
- * otherwise, with the line's number. */
+ * otherwise, with the line's number. A line that begins a JSON object and is broken is left out, with one line that says so. The
+ * file may be a pipe. Owned: ls_report_rows_free. */
 ls_rc ls_report_rows_read(const char *path, ls_report_rows *out);
 void ls_report_rows_free(ls_report_rows *rows);
 

@@ -73,4 +73,34 @@ one_epoch=(--impl single --data synthetic:64 --model "flatten; linear 10; log-so
 expect_exit 0 lockstep train "${one_epoch[@]}" --epochs 1 --checkpoint c.safetensors
 expect_exit 0 lockstep train "${one_epoch[@]}" --epochs 2 --resume c.safetensors --checkpoint c.safetensors
 
+# Rows go into pipes and devices too.
+train --json /dev/stdout | grep '^{' | jq -e '.status == "DONE"' >checked || fail "no row on /dev/stdout"
+lockstep eval --data synthetic:64 --model net --load a.pth --json /dev/stdout | grep '^{' |
+  jq -e '.kind == "eval"' >checked || fail "no row of eval on /dev/stdout"
+expect_exit 0 train --json /dev/null
+cat pipe >from-pipe & # one reader gets the whole: a check before the run does not end it
+reader=$!
+expect_exit 0 train --json pipe
+wait $reader
+jq -e '.status == "DONE"' from-pipe >checked || fail "no row in a pipe"
+
+# Behind a row that was cut the next one starts on a line of its own, and the report leaves out the cut one alone.
+printf '{"schema":1,"kind":"sw' >rows
+lockstep sweep --impl single --devices 1 --data synthetic:256 --steps 3 --warmup 1 --scaling weak --model net -o rows >table
+[ "$(wc -l <rows)" -eq 2 ] || fail "the row after a cut one: $(cat rows)"
+tail -n 1 rows | jq -e '.status == "PASSED"' >checked || fail "the row after a cut one is lost"
+expect_error 0 "rows line 1 is left out" lockstep report rows -o report
+expect_exit 0 train --json rows
+[ "$(wc -l <rows)" -eq 3 ] || fail "an empty line before a row: $(cat rows)"
+
+# A report reads pipes.
+expect_exit 0 lockstep report <(tail -n 2 rows) -o report
+tail -n 2 rows | lockstep report /dev/stdin -o report >index || fail "no report of /dev/stdin"
+
+# A run that is refused leaves no empty result file.
+expect_error 2 "TMPDIR" env TMPDIR=/nonexistent "$LOCKSTEP" train "${short[@]}" --json left.jsonl
+expect_error 2 "/nonexistent" lockstep verify --determinism --data mnist:/nonexistent --json left.jsonl
+expect_error 2 "belongs to benchmarks" lockstep micro --allreduce --benchmark_filter=x --json left.jsonl
+expect_error 2 "/nonexistent" lockstep sweep --data mnist:/nonexistent -o left.jsonl
+[ ! -e left.jsonl ] || fail "a refused run leaves an empty result file"
 echo "files are read, written and kept apart as they are named"

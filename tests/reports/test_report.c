@@ -14,6 +14,7 @@
 #include "reports/plot.h"
 #include "reports/report.h"
 #include "reports/rows.h"
+#include "tests/impls/stderr_capture.h"
 
 static char folder[256], results[300];
 
@@ -256,7 +257,8 @@ static void refused(const char *line, const char *before) {
 
 static void broken_files_are_refused(void **state) {
     (void)state;
-    refused("{\"schema\":1,\"kind\":\"sweep\"", "");                  /* cut */
+    refused("{\"schema\":1,\"kind\":\"sweep\"", "\n");                /* cut, and nothing else there */
+    refused("word", "");                                              /* no row */
     refused("[1]", "");                                               /* not an object */
     refused("{\"schema\":2,\"kind\":\"sweep\"}", "");                 /* another schema */
     refused("{\"schema\":1,\"kind\":\"sweep\",\"impl\":\"dp\"}", ""); /* fields missing */
@@ -265,6 +267,64 @@ static void broken_files_are_refused(void **state) {
     ls_report_rows rows;
     assert_int_equal(ls_report_rows_read("/nonexistent/results.jsonl", &rows), LS_BAD_INPUT);
     assert_int_equal(ls_report_rows_read(folder, &rows), LS_BAD_INPUT); /* a folder */
+}
+
+/* A cut row, a cut row with a whole one behind it in its line, and two whole ones in a line: each line is named and left out. */
+static void broken_rows_are_left_out(void **state) {
+    (void)state;
+    FILE *out = open_results();
+    row(out, "single", 1, 0.004, 0.004, false, "PASSED");
+    fprintf(out, "{\"schema\":1,\"kind\":\"sw");
+    row(out, "dp", 2, 0.005, 0.004, false, "PASSED");
+    fprintf(out, "{}");
+    row(out, "dp", 4, 0.005, 0.004, false, "PASSED");
+    row(out, "ddp", 2, 0.005, 0.004, false, "PASSED");
+    fprintf(out, "{\"schema\":1,\"kind\":\"sweep\"");
+    assert_int_equal(fclose(out), 0);
+    ls_report_rows rows;
+    stderr_capture errors;
+    assert_int_equal(stderr_capture_begin(&errors), 0);
+    ls_rc rc = ls_report_rows_read(results, &rows);
+    stderr_capture_end(&errors);
+    assert_int_equal(rc, LS_OK);
+    assert_int_equal(json_array_size(rows.sweep), 2);
+    ls_report_rows_free(&rows);
+    assert_int_equal(errors.lines, 3);
+    assert_contains(errors.text, "line 2 is left out");
+    assert_contains(errors.text, "line 3 is left out");
+    assert_contains(errors.text, "line 5 is left out");
+}
+
+/* What has no lines is not read for ever. */
+static void a_line_has_a_limit(void **state) {
+    (void)state;
+    ls_report_rows rows;
+    stderr_capture errors;
+    assert_int_equal(stderr_capture_begin(&errors), 0);
+    ls_rc rc = ls_report_rows_read("/dev/zero", &rows);
+    stderr_capture_end(&errors);
+    assert_int_equal(rc, LS_BAD_INPUT);
+    assert_int_equal(errors.lines, 1);
+    assert_contains(errors.text, "line 1 is longer than");
+}
+
+/* A pipe in the report's folder stays one. */
+static void only_files_give_way_to_a_report(void **state) {
+    (void)state;
+    write_good();
+    char output[300], index[600];
+    snprintf(output, sizeof output, "%s/taken", folder);
+    snprintf(index, sizeof index, "%s/taken/index.html", folder);
+    assert_int_equal(mkdir(output, 0700), 0);
+    assert_int_equal(mkfifo(index, 0600), 0);
+    assert_int_equal(ls_report_generate(results, output, index, sizeof index), LS_BAD_INPUT);
+    snprintf(index, sizeof index, "%s/taken/index.html", folder);
+    struct stat info;
+    assert_int_equal(stat(index, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    char command[400];
+    snprintf(command, sizeof command, "test -z \"$(find '%s' -name '.making*')\"", output);
+    assert_int_equal(system(command), 0);
 }
 
 static void a_failed_report_leaves_the_earlier_one(void **state) {
@@ -297,6 +357,9 @@ int main(void) {
         cmocka_unit_test(a_report_has_plots_with_data_and_script),
         cmocka_unit_test(an_earlier_form_is_told),
         cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(broken_rows_are_left_out),
+        cmocka_unit_test(a_line_has_a_limit),
+        cmocka_unit_test(only_files_give_way_to_a_report),
         cmocka_unit_test(a_failed_report_leaves_the_earlier_one),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
