@@ -9,7 +9,6 @@ limit=3
 when='(at step [0-9]+|while evaluating)' # after each of its short epochs a run evaluates
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
-shm_before=$(ls /dev/shm)
 
 # Processes of the runs under way: the private folder is in their command lines.
 processes() {
@@ -34,7 +33,7 @@ trains() {
 }
 
 nothing_left() {
-  [ -z "$(processes)" ] && [ -z "$(ls "$TMPDIR")" ] && [ "$(ls /dev/shm)" = "$shm_before" ]
+  [ -z "$(processes)" ] && [ -z "$(ls "$TMPDIR")" ] && no_shm_left
 }
 
 # Commands in the background of a script ignore SIGINT; a session of its own is a process group of its own.
@@ -60,7 +59,7 @@ one_line() {
 }
 
 left_at_once() {
-  nothing_left || fail "left behind: $(processes) $(ls "$TMPDIR") $(ls /dev/shm)"
+  nothing_left || fail "left behind: $(processes) $(ls "$TMPDIR") $(shm_unmapped)"
 }
 
 # As in `lockstep train | head -1`: the end is that of any program, without a line.
@@ -92,7 +91,7 @@ for impl in ddp mpi; do
   start --impl $impl --devices 3
   kill -KILL "$launcher"
   ends 137 5
-  await 15 nothing_left || fail "left behind by a killed launcher: $(processes) $(ls "$TMPDIR") $(ls /dev/shm)"
+  await 15 nothing_left || fail "left behind by a killed launcher: $(processes) $(ls "$TMPDIR") $(shm_unmapped)"
 
   start --impl $impl --devices 3
   kill -TERM "$launcher"

@@ -45,3 +45,18 @@ await() {
     sleep 0.05
   done
 }
+
+# shm_unmapped: the files in /dev/shm that no process maps. Those of tests that run beside this one are mapped but for the moment in
+# which they are made.
+shm_unmapped() {
+  local file
+  for file in /dev/shm/*; do
+    [ ! -e "$file" ] || grep -qsF -- "$file" /proc/[0-9]*/maps || echo "$file"
+  done
+}
+shm_before=$(shm_unmapped)
+
+# no_shm_left: whether there are none but those that were there when this test began; to be awaited.
+no_shm_left() {
+  [ -z "$(comm -13 <(echo "$shm_before") <(shm_unmapped))" ]
+}

@@ -4,7 +4,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
-shm_before=$(ls /dev/shm)
 
 expect_exit 0 "$LOCKSTEP" verify --random 16 --seed 2 --json "$work/rows.jsonl"
 grep -qE '^16 passed, 0 failed, 0 skipped, 0 mistrusted .*seed 2' "$work/out" || fail "$(tail -n 4 "$work/out")"
@@ -49,4 +48,4 @@ expect_error 2 "'--impl' does not go with --random" "$LOCKSTEP" verify --random 
 expect_error 2 'two verifications' "$LOCKSTEP" verify --random 3 --determinism
 
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left behind: $(ls "$TMPDIR")"
-[ "$(ls /dev/shm)" = "$shm_before" ] || fail "shared memory was left behind"
+await 10 no_shm_left || fail "shared memory was left behind: $(shm_unmapped)"
