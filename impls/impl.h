@@ -87,6 +87,8 @@ typedef struct ls_impl {
 /* NULL-ended. */
 extern const ls_impl *const ls_impls[];
 const ls_impl *ls_impl_find(const char *name);
+/* The names of those that have all of these capabilities (0: of every one), joined by ", ", in the table's order. */
+void ls_impls_with(unsigned capabilities, char *text, size_t size);
 /* Whether impl can run on this machine; else why not, in words. why is empty where it can. */
 bool ls_impl_available(const ls_impl *impl, char *why, size_t size);
 

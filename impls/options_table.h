@@ -10,7 +10,7 @@ struct ls_option {
     const char *flag;     /* "--batch"; NULL ends the table */
     const char *argument; /* its name in the help; NULL: the option takes none */
     unsigned commands;    /* LS_COMMAND_* that know it */
-    const char *help;
+    const char *help;     /* as ls_option_help reads it */
     /* Reads value into options; one line and LS_BAD_INPUT when it is not as expected. */
     ls_rc (*parse)(const ls_option *option, const char *value, ls_options *options);
     /* Writes the value of a run as parse reads it. NULL: not a property of a run. */
@@ -21,6 +21,14 @@ struct ls_option {
 
 /* The table, ended by a NULL flag. */
 extern const ls_option ls_option_table[];
+
+/* The option's help under command, with what {names} in it stand for (options_help.c): what tables know is not said twice.
+ * Cut off where size does not do. */
+void ls_option_help(unsigned command, const ls_option *option, char *text, size_t size);
+/* Optimizers that know the option (options_training.c): "adam, adamw", and the value that each has under command when the
+ * option is not given: "sgd, rmsprop 0.01; adam, adamw 0.001". */
+void ls_option_owners(const ls_option *option, char *text, size_t size);
+void ls_option_defaults(unsigned command, const ls_option *option, char *text, size_t size);
 
 ls_rc ls_option_parse_size(const ls_option *option, const char *value, ls_options *options);
 ls_rc ls_option_parse_steps(const ls_option *option, const char *value, ls_options *options);

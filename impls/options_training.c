@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/base/names.h"
 #include "impls/options_table.h"
 
 #define FIELD(field) offsetof(ls_optimizer_options, field)
@@ -79,14 +80,63 @@ void ls_options_training_begin(ls_run *run) {
     }
 }
 
-static ls_rc refuse_unknown(const ls_optimizer_options *options, const hyper_parameter *h) {
-    char owners[64] = "";
+static void write_owners(unsigned knows, char *text, size_t size) {
+    text[0] = '\0';
     for (size_t i = 0; ls_optimizers[i] != NULL; i++) {
-        if ((h->knows & ~ls_optimizers[i]->knows) == 0) {
-            size_t at = strlen(owners);
-            snprintf(owners + at, sizeof owners - at, "%s%s", at > 0 ? ", " : "", ls_optimizers[i]->name);
+        if ((knows & ~ls_optimizers[i]->knows) == 0) {
+            ls_names_add(text, size, ls_optimizers[i]->name);
         }
     }
+}
+
+/* What an optimizer must know to take the option. */
+static unsigned knows_of(const ls_option *option) {
+    for (size_t i = 0; i < HYPER_PARAMETERS; i++) {
+        if (strcmp(hyper_parameters[i].flag, option->flag) == 0) {
+            return hyper_parameters[i].knows;
+        }
+    }
+    return 0;
+}
+
+void ls_option_owners(const ls_option *option, char *text, size_t size) {
+    write_owners(knows_of(option), text, size);
+}
+
+/* The option's default under the optimizer of this kind; empty when that does not know it. */
+static void default_of(unsigned command, const ls_option *option, size_t kind, char *text, size_t size) {
+    ls_run run = {.optimizer = {.kind = kind}};
+    text[0] = '\0';
+    if ((knows_of(option) & ~ls_optimizers[kind]->knows) == 0) {
+        ls_run_command_defaults(command, &run);
+        option->format(option, &run, text, size);
+    }
+}
+
+void ls_option_defaults(unsigned command, const ls_option *option, char *text, size_t size) {
+    text[0] = '\0';
+    for (size_t i = 0; ls_optimizers[i] != NULL; i++) {
+        char value[64], other[64], names[256] = "";
+        bool first = true; /* with this value */
+        default_of(command, option, i, value, sizeof value);
+        for (size_t k = 0; ls_optimizers[k] != NULL; k++) {
+            default_of(command, option, k, other, sizeof other);
+            bool same = strcmp(value, other) == 0;
+            first = first && !(same && k < i);
+            if (same) {
+                ls_names_add(names, sizeof names, ls_optimizers[k]->name);
+            }
+        }
+        if (first && value[0] != '\0') {
+            size_t used = strlen(text);
+            snprintf(text + used, size - used, "%s%s %s", used > 0 ? "; " : "", names, value);
+        }
+    }
+}
+
+static ls_rc refuse_unknown(const ls_optimizer_options *options, const hyper_parameter *h) {
+    char owners[256];
+    write_owners(h->knows, owners, sizeof owners);
     return ls_fail(LS_BAD_INPUT, "option '%s' does not belong to --optimizer %s; it is one of %s", h->flag,
                    ls_optimizer_of(options)->name, owners);
 }
@@ -138,7 +188,13 @@ static ls_rc bad_choice(const ls_option *option, const char *value) {
 }
 
 ls_rc ls_option_parse_optimizer(const ls_option *option, const char *value, ls_options *options) {
-    return ls_optimizer_find(value, &options->run.optimizer.kind) ? LS_OK : bad_choice(option, value);
+    if (ls_optimizer_find(value, &options->run.optimizer.kind)) {
+        return LS_OK;
+    }
+    char known[256];
+    ls_optimizer_names(known, sizeof known);
+    return ls_fail(LS_BAD_INPUT, "option '%s': '%s' is not an optimizer; expected one of %s", option->flag, value,
+                   known);
 }
 
 ls_rc ls_option_parse_loss(const ls_option *option, const char *value, ls_options *options) {

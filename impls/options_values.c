@@ -157,11 +157,8 @@ static ls_rc given_twice(const ls_option *option, const char *member) {
 
 static ls_rc add_impl(const ls_option *option, const char *name, ls_options *options) {
     if (ls_impl_find(name) == NULL) {
-        char known[128] = "";
-        for (size_t i = 0; ls_impls[i] != NULL; i++) {
-            size_t at = strlen(known);
-            snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "", ls_impls[i]->name);
-        }
+        char known[256];
+        ls_impls_with(0, known, sizeof known);
         return ls_fail(LS_BAD_INPUT, "option '%s': '%s' is not an implementation; expected %s or all", option->flag,
                        name, known);
     }

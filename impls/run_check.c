@@ -16,14 +16,14 @@
 static const struct wish {
     size_t asked; /* of a bool in ls_run */
     unsigned capability;
-    const char *refused; /* said of the implementation alone */
+    const char *refused; /* said of the implementation alone, before the names of those that can */
     const char *skipped; /* said before its name, where it is one of many */
 } wishes[] = {
     {offsetof(ls_run, graph), LS_CAP_GRAPH,
-     "--graph: its steps have a part on the host, which a CUDA graph cannot capture; use single, dp or ddp",
+     "--graph: its steps cannot be captured in a CUDA graph; leave it out or use one of",
      "a CUDA graph cannot capture the steps of"},
     {offsetof(ls_run, nccl_register), LS_CAP_NCCL_REGISTER,
-     "--nccl-register: NCCL does not reduce its gradients; leave it out or use ddp",
+     "--nccl-register: NCCL does not reduce its gradients; leave it out or use one of",
      "NCCL does not reduce the gradients of"},
 };
 
@@ -67,7 +67,9 @@ static ls_rc check_impl(const ls_run *run) {
     }
     const struct wish *refused = find_refused(run, impl);
     if (refused != NULL) {
-        return ls_fail(LS_BAD_INPUT, "%s: %s", impl->name, refused->refused);
+        char able[256];
+        ls_impls_with(refused->capability, able, sizeof able);
+        return ls_fail(LS_BAD_INPUT, "%s: %s %s", impl->name, refused->refused, able);
     }
     if (run->nccl_register && !ls_nccl_register_available(why, sizeof why)) {
         return ls_fail(LS_BAD_INPUT, "--nccl-register: %s", why);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "gpu/base/names.h"
 #include "reference/dataset.h"
 #include "reference/spec.h"
 
@@ -77,8 +78,7 @@ ls_rc ls_run_resolve(const ls_run *run, ls_model_spec *spec, ls_model *model) {
 static ls_rc unknown(const char *value) {
     char known[256] = "";
     for (size_t i = 0; ls_zoo[i] != NULL; i++) {
-        size_t at = strlen(known);
-        snprintf(known + at, sizeof known - at, "%s%s", i > 0 ? ", " : "", ls_zoo[i]->name);
+        ls_names_add(known, sizeof known, ls_zoo[i]->name);
     }
     return ls_fail(LS_BAD_INPUT,
                    "option '--model': '%s' is not a network; expected %s, all, a spec (`conv 10 k5; relu; ...`) or a "

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "gpu/base/names.h"
 #include "reference/optimizers/optimizers.h"
 
 const ls_optimizer *const ls_optimizers[] = {
@@ -21,6 +22,13 @@ bool ls_optimizer_find(const char *name, size_t *kind) {
         }
     }
     return false;
+}
+
+void ls_optimizer_names(char *text, size_t size) {
+    text[0] = '\0';
+    for (size_t i = 0; ls_optimizers[i] != NULL; i++) {
+        ls_names_add(text, size, ls_optimizers[i]->name);
+    }
 }
 
 size_t ls_optimizer_state_count(const ls_optimizer_options *options) {

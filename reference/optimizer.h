@@ -69,6 +69,8 @@ extern const ls_optimizer *const ls_optimizers[];
 
 /* The optimizer of options. */
 const ls_optimizer *ls_optimizer_of(const ls_optimizer_options *options);
+/* The names of all, joined by ", ", in the table's order; cut off where size does not do. */
+void ls_optimizer_names(char *text, size_t size);
 /* Index into ls_optimizers; false: no such name. */
 bool ls_optimizer_find(const char *name, size_t *kind);
 

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "impls/impl.h"
 #include "impls/options.h"
+#include "impls/options_table.h"
 
 /* Splits a line at blanks and parses it; what was printed on stderr goes to error. */
 static ls_rc parse(unsigned command, const char *line, ls_options *options, char *error, size_t size) {
@@ -124,7 +126,11 @@ static void lists_keep_their_order(void **state) {
     assert_int_equal(options.model_count, 2);
     options = good(LS_COMMAND_VERIFY, "");
     assert_true(options.impl_all);
-    assert_int_equal(options.impl_count, 4);
+    size_t impls = 0;
+    for (; ls_impls[impls] != NULL; impls++) {
+        assert_string_equal(options.impls[impls], ls_impls[impls]->name);
+    }
+    assert_int_equal(options.impl_count, impls);
     assert_int_equal(options.dtype_count, 2);
     assert_int_equal(options.ranks_count, 2);
     assert_int_equal(options.bucket_count, 3);
@@ -151,8 +157,8 @@ static void bad_values_are_refused_by_name(void **state) {
     refused(LS_COMMAND_SWEEP, "--devices 1,2x", "'2x'");
     refused(LS_COMMAND_SWEEP, "--devices 2,2", "twice");
     refused(LS_COMMAND_TRAIN, "--devices 1,2", "expected one");
-    refused(LS_COMMAND_TRAIN, "--impl horovod", "expected single, dp, ddp, mpi or all");
-    refused(LS_COMMAND_VERIFY, "--impl dp,horovod", "'horovod'");
+    refused(LS_COMMAND_TRAIN, "--impl no-such", "expected single, dp, ddp, mpi");
+    refused(LS_COMMAND_VERIFY, "--impl dp,no-such", "'no-such'");
     refused(LS_COMMAND_TRAIN, "--model lenet", "expected seed-cnn, seed-conv, all, a spec");
     refused(LS_COMMAND_TRAIN, "--data imagenet", "imagenet");
     refused(LS_COMMAND_TRAIN, "--normalize 0.5", "MEAN,STD");
@@ -322,7 +328,7 @@ static void losses_and_schedules(void **state) {
 static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     unsigned train = LS_COMMAND_TRAIN;
-    refused(train, "--optimizer lion", "sgd|adam|adamw|rmsprop");
+    refused(train, "--optimizer no-such", "expected one of sgd, adam, adamw, rmsprop");
     refused(train, "--betas 0.9,0.99", "'--betas' does not belong to --optimizer sgd; it is one of adam, adamw");
     refused(train, "--optimizer adam --momentum 0.5", "it is one of sgd, rmsprop");
     refused(train, "--optimizer adam --nesterov", "'--nesterov'");
@@ -347,6 +353,47 @@ static void what_does_not_fit_is_refused(void **state) {
     refused(train, "--gamma 0.5", "'--gamma' does not belong to --lr-schedule constant");
     refused(train, "--lr nan", "'--lr'");
     refused(LS_COMMAND_VERIFY, "--warmup 3", "does not belong to this command");
+}
+
+/* The help of one option under command. */
+static const char *help_of(unsigned command, const char *flag) {
+    static char text[512];
+    for (const ls_option *option = ls_option_table; option->flag != NULL; option++) {
+        if (strcmp(option->flag, flag) == 0 && (option->commands & command) != 0) {
+            ls_option_help(command, option, text, sizeof text);
+            return text;
+        }
+    }
+    fail_msg("no option %s", flag);
+    return "";
+}
+
+static void help_names_what_tables_hold(void **state) {
+    (void)state;
+    for (const ls_option *option = ls_option_table; option->flag != NULL; option++) {
+        char text[512];
+        ls_option_help(option->commands, option, text, sizeof text);
+        assert_null(strpbrk(text, "{}")); /* each {name} is known */
+        assert_true(strlen(text) < sizeof text - 1);
+    }
+    for (size_t i = 0; ls_impls[i] != NULL; i++) {
+        assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--impl"), ls_impls[i]->name));
+        bool graph = (ls_impls[i]->capabilities & LS_CAP_GRAPH) != 0;
+        assert_int_equal(graph, strstr(help_of(LS_COMMAND_TRAIN, "--graph"), ls_impls[i]->name) != NULL);
+    }
+    for (size_t i = 0; ls_optimizers[i] != NULL; i++) {
+        assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--optimizer"), ls_optimizers[i]->name));
+        assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--lr"), ls_optimizers[i]->name));
+    }
+    for (size_t i = 0; ls_zoo[i] != NULL; i++) {
+        assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--model"), ls_zoo[i]->name));
+    }
+    /* what counts when an option is not given, under the command that is asked */
+    assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--lr"), "sgd, rmsprop 0.01; adam, adamw 0.001"));
+    assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--betas"), "adam, adamw 0.9,0.999"));
+    assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--eps"), "rmsprop 1e-08"));
+    assert_non_null(strstr(help_of(LS_COMMAND_VERIFY, "--eps"), "rmsprop 0.001"));
+    assert_non_null(strstr(help_of(LS_COMMAND_TRAIN, "--nesterov"), "sgd:"));
 }
 
 static void a_line_is_quoted_for_the_shell(void **state) {
@@ -376,6 +423,7 @@ int main(void) {
         cmocka_unit_test(losses_and_schedules),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(a_run_survives_its_command_line),
+        cmocka_unit_test(help_names_what_tables_hold),
         cmocka_unit_test(a_line_is_quoted_for_the_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -94,6 +94,10 @@ static void impossible_runs_are_refused(void **state) {
     run = make("ddp", 2);
     run.nccl_register = true;
     check(&run, NULL);
+    run = make("mpi", 2);
+    run.graph = true;
+    check(&run,
+          "mpi: --graph: its steps cannot be captured in a CUDA graph; leave it out or use one of single, dp, ddp");
     run = make("ddp", 2);
     snprintf(run.model, sizeof run.model, "nonsense");
     check(&run, "unknown model 'nonsense'");
