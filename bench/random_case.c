@@ -14,17 +14,22 @@
 static const size_t most_products = 4000000;
 enum { MOST_DEVICES = 8 };
 
-typedef struct choice {
+enum { MOST_CHOICES = 32 };
+
+/* How often a name of a table is drawn. */
+typedef struct chance {
     const char *name;
     size_t weight;
-} choice;
+} chance;
 
-static const char *choose(ls_draws *d, const choice *choices, size_t count) {
-    size_t weights[8] = {0};
-    for (size_t i = 0; i < count; i++) {
-        weights[i] = choices[i].weight;
+/* A name without a weight of its own is drawn as often as is usual, so that a table's new line is drawn too. */
+static size_t weight_of(const char *name, const chance *chances, size_t usual) {
+    for (; chances->name != NULL; chances++) {
+        if (strcmp(chances->name, name) == 0) {
+            return chances->weight;
+        }
     }
-    return choices[ls_draw_weighted(d, weights, count)].name;
+    return usual;
 }
 
 static double pick(ls_draws *d, const double *values, size_t count) {
@@ -33,8 +38,12 @@ static double pick(ls_draws *d, const double *values, size_t count) {
 #define PICK(d, ...) pick(d, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
 static void draw_impl(ls_draws *d, size_t present, ls_run *run) {
-    static const choice impls[] = {{"single", 8}, {"dp", 26}, {"ddp", 46}, {"mpi", 20}};
-    const ls_impl *impl = ls_impl_find(choose(d, impls, sizeof impls / sizeof impls[0]));
+    static const chance chances[] = {{"single", 8}, {"dp", 26}, {"ddp", 46}, {NULL, 0}};
+    size_t weights[MOST_CHOICES] = {0}, count = 0;
+    for (; ls_impls[count] != NULL && count < MOST_CHOICES; count++) {
+        weights[count] = weight_of(ls_impls[count]->name, chances, 20);
+    }
+    const ls_impl *impl = ls_impls[ls_draw_weighted(d, weights, count)];
     snprintf(run->impl, sizeof run->impl, "%s", impl->name);
     size_t most = present < MOST_DEVICES ? present : MOST_DEVICES;
     bool many = (impl->capabilities & LS_CAP_MULTI_DEVICE) != 0;
@@ -78,9 +87,13 @@ static void draw_sgd(ls_draws *d, ls_optimizer_options *o) {
 }
 
 static void draw_optimizer(ls_draws *d, ls_run *run) {
-    static const choice names[] = {{"sgd", 55}, {"adam", 15}, {"adamw", 15}, {"rmsprop", 15}};
+    static const chance chances[] = {{"sgd", 55}, {NULL, 0}};
     ls_optimizer_options *o = &run->optimizer;
-    (void)ls_optimizer_find(choose(d, names, sizeof names / sizeof names[0]), &o->kind); /* it knows these names */
+    size_t weights[MOST_CHOICES] = {0}, count = 0;
+    for (; ls_optimizers[count] != NULL && count < MOST_CHOICES; count++) {
+        weights[count] = weight_of(ls_optimizers[count]->name, chances, 15);
+    }
+    o->kind = ls_draw_weighted(d, weights, count);
     ls_run_optimizer_defaults(run);
     unsigned knows = ls_optimizer_of(o)->knows;
     if ((knows & LS_KNOWS_NESTEROV) != 0) {
