@@ -203,6 +203,16 @@ static int (*const parse_kind[LS_LAYER_KIND_COUNT])(parser *p, ls_layer_spec *la
     [LS_LAYER_AVGPOOL] = parse_pool,  [LS_LAYER_DROPOUT] = parse_dropout, [LS_LAYER_BATCHNORM] = parse_batchnorm,
 };
 
+/* "conv, relu or linear": every kind, as a message says it. */
+static void list_kinds(char *text, size_t size) {
+    size_t used = 0;
+    for (size_t k = 0; k < LS_LAYER_KIND_COUNT && used < size; k++) {
+        const char *after = k + 2 < LS_LAYER_KIND_COUNT ? ", " : k + 2 == LS_LAYER_KIND_COUNT ? " or " : "";
+        int more = snprintf(text + used, size - used, "%s%s", ls_layer_kind_name((ls_layer_kind)k), after);
+        used += more > 0 ? (size_t)more : 0;
+    }
+}
+
 static bool find_kind(const word *w, ls_layer_kind *kind) {
     for (size_t k = 0; k < LS_LAYER_KIND_COUNT; k++) {
         if (is(w, ls_layer_kind_name((ls_layer_kind)k))) {
@@ -262,7 +272,9 @@ static int parse_layer(parser *p, word first) {
         return -1;
     }
     if (!find_kind(&kind, &layer->kind)) {
-        return refuse(p, &kind, "conv, linear, relu, maxpool, avgpool, dropout, batchnorm, flatten or log-softmax");
+        char kinds[256];
+        list_kinds(kinds, sizeof kinds);
+        return refuse(p, &kind, kinds);
     }
     spec->layer_count++;
     return parse_kind[layer->kind](p, layer);
