@@ -33,7 +33,7 @@ typedef struct ls_capture_reduced {
     void *params_after;
     void *buffers;    /* [buffer_count] of dtype: of the rank's first device, after the step */
     int64_t *tracked; /* [tracked_count] */
-    double loss;      /* mean over the rank's batch */
+    double loss;      /* of the rank's batch, as the run's loss and reduction say */
     void *state;      /* [state_count][param_count] of dtype: the optimizer's buffers after the step */
     uint64_t state_count;
     ls_bucket *plan; /* [plan_count]; 0: no buckets */
