@@ -86,6 +86,15 @@ static bool has_kind(const ls_impl *impl, ls_rank_kind kind, char *why, size_t s
     return has;
 }
 
+/* Of many implementations asked for at once, one that trains on one device is no error beside more. */
+static bool has_devices(const ls_options *options, const ls_impl *impl, size_t devices, char *why, size_t size) {
+    bool has = devices == 1 || !options->impl_all || (impl->capabilities & LS_CAP_MULTI_DEVICE) != 0;
+    if (!has) {
+        snprintf(why, size, "%s trains on one device", impl->name);
+    }
+    return has;
+}
+
 /* Rank kinds that give different cases: all that were asked for where the implementation has both, else one. */
 static size_t kinds_of(const ls_options *options, const ls_impl *impl, ls_rank_kind kinds[2]) {
     bool both = (impl->capabilities & LS_CAP_RANK_THREADS) != 0;
@@ -107,7 +116,8 @@ static size_t kinds_of(const ls_options *options, const ls_impl *impl, ls_rank_k
 static ls_rc add_variant(const ls_options *options, const ls_impl *impl, const ls_run *run, size_t first,
                          ls_verify_plan *plan) {
     ls_verify_point point = {.run = *run, .asked = true};
-    bool runs = has_kind(impl, run->ranks, point.skip, sizeof point.skip) &&
+    bool runs = has_devices(options, impl, run->devices, point.skip, sizeof point.skip) &&
+                has_kind(impl, run->ranks, point.skip, sizeof point.skip) &&
                 (!ls_exact_is(run) || ls_exact_possible(run, impl, point.skip, sizeof point.skip));
     if (runs && options->impl_all && run->share_devices) {
         size_t present = 0;

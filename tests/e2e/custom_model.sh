@@ -53,7 +53,7 @@ expect_exit 0 "$LOCKSTEP" "${words[@]:1}" --json "$work/again.json"
 for model in 'conv 6 k3 p1; relu; avgpool 2; conv 8 k3 s2 nobias; relu; maxpool 2; flatten; linear 10' \
   'conv 6 k3 p1; batchnorm; relu; avgpool 2; flatten; linear 12; batchnorm; relu; linear 10' \
   'conv 4 k5; relu; dropout 0.3; maxpool 2; flatten; linear 10'; do
-  expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,3 --model "$model" --batch 6 --data synthetic:600 \
+  expect_exit 0 "$LOCKSTEP" verify --impl single,dp,ddp,mpi --devices 1,3 --model "$model" --batch 6 --data synthetic:600 \
     --bucket-bytes 4KiB --json "$work/rows.jsonl"
   grep -qE '^20 passed, 0 failed, 0 skipped, 0 mistrusted' "$work/out" || fail "$(tail -n 2 "$work/out")"
 done

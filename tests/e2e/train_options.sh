@@ -86,7 +86,7 @@ expect_error 2 'step-size' "$LOCKSTEP" train --lr-schedule step
 for options in "--optimizer adam" "--optimizer rmsprop --centered --momentum 0.9 --lr 0.001 --lr-schedule step --step-size 1" \
   "--loss rmse --reduction sum --nesterov --warmup-steps 2" "--label-smoothing 0.1 --optimizer adamw --amsgrad"; do
   # shellcheck disable=SC2086
-  expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,3 --data synthetic:50 --model seed-conv --batch 8 --steps 4 \
+  expect_exit 0 "$LOCKSTEP" verify --impl single,dp,ddp,mpi --devices 1,3 --data synthetic:50 --model seed-conv --batch 8 --steps 4 \
     --bucket-bytes 16KiB $options
   grep -qE '^20 passed, 0 failed, 0 skipped, 0 mistrusted' "$work/out" || fail "$options: $(tail -n 1 "$work/out")"
 done

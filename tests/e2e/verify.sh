@@ -6,7 +6,7 @@ export TMPDIR=$work/tmp
 mkdir "$TMPDIR"
 
 # Every implementation, both kinds of rank, both models, both dtypes, on small synthetic data.
-expect_exit 0 "$LOCKSTEP" verify --impl all --devices 1,2 --model all --bucket-bytes 16KiB --batch 4 --data synthetic:600 \
+expect_exit 0 "$LOCKSTEP" verify --impl single,dp,ddp,mpi --devices 1,2 --model all --bucket-bytes 16KiB --batch 4 --data synthetic:600 \
   --json "$work/rows.jsonl"
 # A model and dtype: single on two global batches; dp, ddp twice and mpi on two device counts. Two models in two types, and
 # `exact` in float32.
