@@ -123,9 +123,6 @@ static ls_rc read_words(const words *w, ls_micro_options *o) {
     if (o->root >= o->devices) {
         return ls_fail(LS_BAD_INPUT, "-r %zu: there are ranks 0 to %zu", o->root, o->devices - 1);
     }
-    if (o->collective != SIZE_MAX && o->peers) {
-        return ls_fail(LS_BAD_INPUT, "--peers and --%s are two runs", ls_micro_collectives[o->collective].name);
-    }
     return LS_OK;
 }
 
@@ -193,54 +190,100 @@ static const char usage[] =
     "       lockstep micro --allreduce|--broadcast|--reduce|--reduce-scatter|--all-gather [-b 8] [-e 64M] [-f 2] ...\n"
     "       lockstep micro --peers [--restarts N] [--rounds N] [--only TEXT]";
 
+/* What a command line asks for. */
+enum { BENCHMARKS = 1U << 0, TABLES = 1U << 1, PEERS = 1U << 2, ALL = BENCHMARKS | TABLES | PEERS };
+
+/* As messages say them. */
+static const char *name_of(unsigned modes) {
+    return modes == BENCHMARKS ? "benchmarks"
+           : modes == TABLES   ? "the tables (--allreduce and its like)"
+           : modes == PEERS    ? "--peers"
+                               : "the tables (--allreduce and its like) and --peers";
+}
+
+static unsigned mode_of(const ls_micro_options *o) {
+    return o->peers ? PEERS : o->collective != SIZE_MAX ? TABLES : BENCHMARKS;
+}
+
+typedef struct micro_flag {
+    unsigned modes; /* that read it */
+    ls_flag flag;
+} micro_flag;
+
+/* An option that the run does not read is refused: whoever gave it expects something of it. */
+static ls_rc check_modes(const micro_flag *rows, size_t count, uint64_t given, const ls_micro_options *o) {
+    if (o->collective != SIZE_MAX && o->peers) {
+        return ls_fail(LS_BAD_INPUT, "--peers and --%s are two runs", ls_micro_collectives[o->collective].name);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if ((given >> i & 1) != 0 && (rows[i].modes & mode_of(o)) == 0) {
+            return ls_fail(LS_BAD_INPUT, "option '%s' belongs to %s, not to %s", rows[i].flag.flag,
+                           name_of(rows[i].modes), name_of(mode_of(o)));
+        }
+    }
+    return LS_OK;
+}
+
+static ls_rc parse_words(int count, char **ours, words *w, ls_micro_options *o, bool *help) {
+    const micro_flag rows[] = {
+        {ALL, {"--devices", "N", LS_FLAG_SIZE, &o->devices, 1, 31, "ranks of a collective, one a device (2)"}},
+        {ALL,
+         {"--ranks", "KIND,...", LS_FLAG_TEXT, &w->ranks, 0, 0, "threads, processes (NCCL), mpi (MPI); all three"}},
+        {ALL,
+         {"--clock", "stream|host", LS_FLAG_TEXT, &w->clock, 0, 0,
+          "NCCL: events on the stream, or call and wait as the host sees them (stream)"}},
+        {TABLES | PEERS, {"--json", "FILE", LS_FLAG_TEXT, &o->json, 0, 0, "tables and peers: a row a line as well"}},
+        {TABLES, {"-b", "BYTES", LS_FLAG_TEXT, &w->min, 0, 0, "tables: smallest size (8; K, M, G)"}},
+        {TABLES, {"-e", "BYTES", LS_FLAG_TEXT, &w->max, 0, 0, "tables: largest size (64M)"}},
+        {TABLES, {"-i", "BYTES", LS_FLAG_TEXT, &w->step, 0, 0, "tables: size step, in place of a factor"}},
+        {TABLES, {"-f", "N", LS_FLAG_SIZE, &o->factor, 2, 1U << 20, "tables: size factor (2)"}},
+        {TABLES, {"-n", "N", LS_FLAG_SIZE, &o->iterations, 1, 1000000, "tables: iterations (20)"}},
+        {TABLES, {"-w", "N", LS_FLAG_SIZE, &o->warmup, 0, 1000000, "tables: iterations before, not measured (5)"}},
+        {TABLES, {"-d", "TYPE", LS_FLAG_TEXT, &w->type, 0, 0, "tables: type of an element, or all (float)"}},
+        {TABLES, {"-o", "REDOP", LS_FLAG_TEXT, &w->redop, 0, 0, "tables: sum, prod, max, min, avg or all (sum)"}},
+        {TABLES, {"-r", "RANK", LS_FLAG_SIZE, &o->root, 0, 1U << 20, "tables: root of broadcast and reduce (0)"}},
+        {TABLES, {"-c", "0|1", LS_FLAG_SIZE, &w->check, 0, 1, "tables: count wrong elements (1)"}},
+        {ALL,
+         {"--peers", NULL, LS_FLAG_SWITCH, &o->peers, 0, 0, "ratios to MPI, memory bandwidth and FMA peak, by turns"}},
+        {PEERS, {"--restarts", "N", LS_FLAG_SIZE, &o->restarts, 1, 1000, "peers: fresh ranks so often (3)"}},
+        {PEERS, {"--rounds", "N", LS_FLAG_SIZE, &o->rounds, 1, 1000, "peers: turns with each (5)"}},
+        {PEERS, {"--only", "TEXT", LS_FLAG_TEXT, &o->only, 0, 0, "peers: rows with this in their name"}},
+    };
+    enum { ROWS = sizeof rows / sizeof rows[0] };
+    ls_flag flags[ROWS + 1] = {{.flag = NULL}};
+    for (size_t i = 0; i < ROWS; i++) {
+        flags[i] = rows[i].flag;
+    }
+    ls_flag_words found;
+    LS_TRY(ls_flags_parse(flags, usage, count, ours, 0, &found, help));
+    return *help ? LS_OK : check_modes(rows, ROWS, found.given, o);
+}
+
 static ls_rc run_micro(int argc, char **argv, char **ours, char **theirs) {
     words w = {
         .ranks = all_kinds, .clock = "stream", .min = "8", .max = "64M", .type = "float", .redop = "sum", .check = 1};
     ls_micro_options o = {
         .devices = 2, .collective = SIZE_MAX, .factor = 2, .iterations = 20, .warmup = 5, .restarts = 3, .rounds = 5};
-    const ls_flag flags[] = {
-        {"--devices", "N", LS_FLAG_SIZE, &o.devices, 1, 31, "ranks of a collective, one a device (2)"},
-        {"--ranks", "KIND,...", LS_FLAG_TEXT, &w.ranks, 0, 0, "threads, processes (NCCL), mpi (MPI); all three"},
-        {"--clock", "stream|host", LS_FLAG_TEXT, &w.clock, 0, 0,
-         "NCCL: events on the stream, or call and wait as the host sees them (stream)"},
-        {"--json", "FILE", LS_FLAG_TEXT, &o.json, 0, 0, "tables and peers: a row a line as well"},
-        {"-b", "BYTES", LS_FLAG_TEXT, &w.min, 0, 0, "tables: smallest size (8; K, M, G)"},
-        {"-e", "BYTES", LS_FLAG_TEXT, &w.max, 0, 0, "tables: largest size (64M)"},
-        {"-i", "BYTES", LS_FLAG_TEXT, &w.step, 0, 0, "tables: size step, in place of a factor"},
-        {"-f", "N", LS_FLAG_SIZE, &o.factor, 2, 1U << 20, "tables: size factor (2)"},
-        {"-n", "N", LS_FLAG_SIZE, &o.iterations, 1, 1000000, "tables: iterations (20)"},
-        {"-w", "N", LS_FLAG_SIZE, &o.warmup, 0, 1000000, "tables: iterations before, not measured (5)"},
-        {"-d", "TYPE", LS_FLAG_TEXT, &w.type, 0, 0, "tables: type of an element, or all (float)"},
-        {"-o", "REDOP", LS_FLAG_TEXT, &w.redop, 0, 0, "tables: sum, prod, max, min, avg or all (sum)"},
-        {"-r", "RANK", LS_FLAG_SIZE, &o.root, 0, 1U << 20, "tables: root of broadcast and reduce (0)"},
-        {"-c", "0|1", LS_FLAG_SIZE, &w.check, 0, 1, "tables: count wrong elements (1)"},
-        {"--peers", NULL, LS_FLAG_SWITCH, &o.peers, 0, 0, "ratios to MPI, memory bandwidth and FMA peak, by turns"},
-        {"--restarts", "N", LS_FLAG_SIZE, &o.restarts, 1, 1000, "peers: fresh ranks so often (3)"},
-        {"--rounds", "N", LS_FLAG_SIZE, &o.rounds, 1, 1000, "peers: turns with each (5)"},
-        {"--only", "TEXT", LS_FLAG_TEXT, &o.only, 0, 0, "peers: rows with this in their name"},
-        {NULL, NULL, LS_FLAG_SWITCH, NULL, 0, 0, NULL},
-    };
-    ls_flag_words positional;
     bool help = false;
     int our_count = 0, their_count = 2;
     LS_TRY(sort_words(argc, argv, &o, ours, &our_count, theirs, &their_count));
-    LS_TRY(ls_flags_parse(flags, usage, our_count, ours, 0, &positional, &help));
+    LS_TRY(parse_words(our_count, ours, &w, &o, &help));
     if (help) {
         ls_gbench_print_flags();
         return LS_OK;
+    }
+    if (mode_of(&o) != BENCHMARKS && their_count > 2) {
+        return ls_fail(LS_BAD_INPUT, "option '%.*s' belongs to %s, not to %s", (int)strcspn(theirs[2], "="), theirs[2],
+                       name_of(BENCHMARKS), name_of(mode_of(&o)));
     }
     LS_TRY(ls_launch_refuse_nested("micro"));
     LS_TRY(read_words(&w, &o));
     if (o.json != NULL) {
         LS_TRY(ls_results_check(o.json));
     }
-    if (o.peers || o.collective != SIZE_MAX) {
-        if (their_count > 2) {
-            return ls_fail(LS_BAD_INPUT, "'%s' belongs to benchmarks, not to this table", theirs[2]);
-        }
-        return o.peers ? ls_micro_peers(&o) : ls_micro_table(&o);
-    }
-    return run_benchmarks(&o, theirs, their_count);
+    return o.peers                 ? ls_micro_peers(&o)
+           : mode_of(&o) == TABLES ? ls_micro_table(&o)
+                                   : run_benchmarks(&o, theirs, their_count);
 }
 
 ls_rc ls_command_micro(int argc, char **argv) {

@@ -60,7 +60,7 @@ static const ls_flag *find(const ls_flag *flags, const char *word, size_t length
 }
 
 /* One flag; *used: how many words it took. */
-static ls_rc parse_flag(const ls_flag *flags, int count, char **words, int *used) {
+static ls_rc parse_flag(const ls_flag *flags, int count, char **words, int *used, uint64_t *given) {
     const char *equals = strchr(words[0], '=');
     size_t length = equals != NULL ? (size_t)(equals - words[0]) : strlen(words[0]);
     const ls_flag *f = find(flags, words[0], length);
@@ -68,6 +68,7 @@ static ls_rc parse_flag(const ls_flag *flags, int count, char **words, int *used
     if (f == NULL) {
         return ls_fail(LS_BAD_INPUT, "unknown option '%.*s'; --help lists the options", (int)length, words[0]);
     }
+    *given |= f - flags < 64 ? UINT64_C(1) << (f - flags) : 0;
     if (f->kind == LS_FLAG_SWITCH) {
         return equals == NULL ? set(f, "")
                               : ls_fail(LS_BAD_INPUT, "option '%s' takes no value, found '%s'", f->flag, equals + 1);
@@ -94,7 +95,7 @@ ls_rc ls_flags_parse(const ls_flag *flags, const char *usage, int argc, char **a
             return LS_OK;
         }
         if (argv[i][0] == '-') {
-            LS_TRY(parse_flag(flags, argc - i, argv + i, &used));
+            LS_TRY(parse_flag(flags, argc - i, argv + i, &used, &words->given));
         } else if (words->count < most) {
             words->words[words->count++] = argv[i];
         } else {

@@ -28,6 +28,7 @@ typedef struct ls_flag {
 typedef struct ls_flag_words {
     const char *words[2]; /* positional; NULL: not given */
     size_t count;
+    uint64_t given; /* bit i: the flag in row i of the table was given; rows beyond the 64th have no bit */
 } ls_flag_words;
 
 /* Parses the words after a command's name. usage: the line above the options, printed with them for --help, which sets *help.

@@ -64,6 +64,26 @@ expect_error 2 "'-d'.*'float8'" "$LOCKSTEP" micro --allreduce -d float8
 expect_error 2 "'-b'.*'8X'" "$LOCKSTEP" micro --allreduce -b 8X
 expect_error 2 "'--ranks'.*'fibers'" "$LOCKSTEP" micro --allreduce --ranks threads,fibers
 expect_error 2 'two runs' "$LOCKSTEP" micro --allreduce --broadcast
+expect_error 2 'two runs' "$LOCKSTEP" micro --allreduce --peers
+
+# An option of one mode is refused in another, before a file is touched.
+tables='the tables \(--allreduce and its like\)'
+for option in '-b 8' '-e 8' '-i 8' '-f 2' '-n 1' '-w 0' '-d float' '-o sum' '-r 0' '-c 0'; do
+  # shellcheck disable=SC2086 # two words
+  expect_error 2 "^lockstep: option '${option% *}' belongs to $tables, not to benchmarks$" "$LOCKSTEP" micro $option
+  # shellcheck disable=SC2086 # two words
+  expect_error 2 "option '${option% *}' belongs to $tables, not to --peers$" "$LOCKSTEP" micro --peers $option
+done
+for option in '--only x' '--rounds 2' '--restarts 2'; do
+  # shellcheck disable=SC2086 # two words
+  expect_error 2 "option '${option% *}' belongs to --peers, not to $tables$" "$LOCKSTEP" micro --allreduce $option
+  # shellcheck disable=SC2086 # two words
+  expect_error 2 "option '${option% *}' belongs to --peers, not to benchmarks$" "$LOCKSTEP" micro $option
+done
+expect_error 2 "option '--json' belongs to $tables and --peers, not to benchmarks$" \
+  "$LOCKSTEP" micro --benchmark_filter=x --json "$work/none.jsonl"
+[ ! -e "$work/none.jsonl" ] || fail "a refused --json left a file"
+expect_error 2 "option '--benchmark_filter' belongs to benchmarks, not to --peers$" "$LOCKSTEP" micro --peers --benchmark_filter=x
 expect_error 2 'has this in its name' "$LOCKSTEP" micro --peers --only nothing-of-the-kind
 expect_error 2 'root|-r 2' "$LOCKSTEP" micro --broadcast -r 2
 
