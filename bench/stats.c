@@ -20,7 +20,7 @@ ls_summary ls_stats_summarize(double *samples, size_t count) {
     while (2 * (k + 1) <= count) {
         double term =
             exp(log_half + lgamma((double)count + 1) - lgamma((double)k + 1) - lgamma((double)(count - k) + 1));
-        if (k > 0 && 1 - 2 * (below + term) < 0.95) {
+        if (k > 0 && 1 - 2 * (below + term) < LS_STATS_CONFIDENCE) {
             break;
         }
         below += term;

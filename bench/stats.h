@@ -6,12 +6,16 @@
 
 #include "gpu/base/error.h"
 
+/* The coverage that an interval should have; fewer than LS_STATS_LEAST samples cannot give it. */
+#define LS_STATS_CONFIDENCE 0.95
+enum { LS_STATS_LEAST = 6 };
+
 typedef struct ls_summary {
     double median;
     double low, high; /* order statistics around the median */
-    double
-        confidence; /* coverage of low..high: the smallest symmetric interval of at least 0.95, or what the extremes give
-                          when there are fewer than six samples; 0 for a single sample */
+    /* Coverage of low..high: the smallest symmetric interval of at least LS_STATS_CONFIDENCE, or what the extremes give when
+     * there are fewer than LS_STATS_LEAST samples; 0 for a single sample. */
+    double confidence;
     double minimum, maximum;
 } ls_summary;
 

@@ -141,6 +141,15 @@ static void print_time(double seconds) {
     printf(" %9.3f %s", seconds * factor, unit);
 }
 
+/* Whether the interval is one by which a target may be judged. */
+static bool is_judged(const ls_micro_peer *row, const ls_summary *ratio) {
+    return row->target > 0 && ratio->confidence >= LS_STATS_CONFIDENCE;
+}
+
+static bool is_met(const ls_micro_peer *row, const ls_summary *ratio) {
+    return exp(ratio->low) >= row->target;
+}
+
 static ls_rc write_json(const ls_micro_options *options, const ls_micro_peer *row, const ls_summary *ratio, double ours,
                         double theirs, size_t turns) {
     if (options->json == NULL) {
@@ -151,7 +160,7 @@ static ls_rc write_json(const ls_micro_options *options, const ls_micro_peer *ro
         row->name, "against", row->against, "platform", ls_platform_name(), "ratio", exp(ratio->median), "low",
         exp(ratio->low), "high", exp(ratio->high), "confidence", ratio->confidence, "samples", (json_int_t)turns,
         "seconds", ours, "against_seconds", theirs, "target", row->target > 0 ? json_real(row->target) : json_null(),
-        "met", row->target > 0 ? json_boolean(exp(ratio->low) >= row->target) : json_null());
+        "met", is_judged(row, ratio) ? json_boolean(is_met(row, ratio)) : json_null());
     if (json == NULL) {
         return ls_fail(LS_DEVICE_FAILED, "out of memory for a result row");
     }
@@ -168,7 +177,7 @@ static ls_rc show(const ls_micro_options *options, const ls_micro_peer *row, sam
     print_time(theirs);
     printf("  %8.3f  [%.3f, %.3f]", exp(ratio.median), exp(ratio.low), exp(ratio.high));
     if (row->target > 0) {
-        printf("  %5g  %s", row->target, exp(ratio.low) >= row->target ? "met" : "below");
+        printf("  %5g  %s", row->target, !is_judged(row, &ratio) ? "-" : is_met(row, &ratio) ? "met" : "below");
     }
     printf("\n");
     return write_json(options, row, &ratio, ours, theirs, s->count);
@@ -188,6 +197,11 @@ static ls_rc print_all(const ls_micro_options *options, const ls_micro_peer *row
            ls_platform_name(), device,
            options->clock == LS_MICRO_CLOCK_STREAM ? "events on the stream" : "the host's clock", rounds,
            options->restarts, 100 * confidence);
+    if (confidence < LS_STATS_CONFIDENCE) {
+        printf(
+            "# -: no verdict, which takes an interval of %.0f %% confidence: --restarts times --rounds of %d or more\n",
+            100 * LS_STATS_CONFIDENCE, LS_STATS_LEAST);
+    }
     if (cores > 0 && options->devices > cores) {
         printf("# %zu devices on %zu cores: oversubscribed, no measure of scaling\n", options->devices, cores);
     }

@@ -36,6 +36,7 @@ static void few_samples_say_their_coverage(void **state) {
     ls_summary six = of_ramp(6, 5);
     assert_float_equal(six.median, 3.5, 0);
     assert_float_equal(six.confidence, 0.96875, 1e-12);
+    assert_true(LS_STATS_LEAST == 6 && six.confidence >= LS_STATS_CONFIDENCE && five.confidence < LS_STATS_CONFIDENCE);
 }
 
 /* Tables of the sign test: n = 10: ranks 2 and 9 (0.9785), n = 30: 10 and 21 (0.9572), n = 100: 40 and 61 (0.9648). */

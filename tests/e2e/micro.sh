@@ -55,9 +55,16 @@ jq -s -e 'length == 40 and all(.kind == "micro" and .wrong == 0 and .seconds > 0
 expect_exit 0 "$LOCKSTEP" micro --reduce-scatter --ranks processes,mpi -b 64 -e 64 -n 2 -w 0
 [ "$(grep -c '^# Out of bounds values : 0 OK' "$work/out")" -eq 2 ] || fail "$(cat "$work/out")"
 
+# Two turns carry no verdict, six do.
 expect_exit 0 "$LOCKSTEP" micro --peers --only 'ddp, 1 device' --restarts 1 --rounds 2 --json "$work/peers.jsonl"
 jq -s -e 'length == 1 and .[0].kind == "peer" and .[0].low <= .[0].ratio and .[0].ratio <= .[0].high and .[0].low > 0
-  and .[0].target == 0.99 and .[0].samples == 2' "$work/peers.jsonl" >/dev/null || fail "$(cat "$work/peers.jsonl")"
+  and .[0].target == 0.99 and .[0].samples == 2 and .[0].confidence == 0.5 and .[0].met == null' "$work/peers.jsonl" >/dev/null ||
+  fail "$(cat "$work/peers.jsonl")"
+grep -q 'interval of 50.0 % confidence' "$work/out" && grep -q '^# -: no verdict.* 6 or more' "$work/out" &&
+  grep -qE '^seed-cnn, ddp, 1 device .* 0\.99  -$' "$work/out" || fail "a verdict of two turns: $(cat "$work/out")"
+expect_exit 0 "$LOCKSTEP" micro --peers --only 'ddp, 1 device' --restarts 1 --rounds 6 --json "$work/six.jsonl"
+jq -s -e '.[0].confidence == 0.96875 and (.[0].met | type) == "boolean"' "$work/six.jsonl" >/dev/null || fail "$(cat "$work/six.jsonl")"
+grep -qE '^seed-cnn, ddp, 1 device .* 0\.99  (met|below)$' "$work/out" || fail "no verdict of six turns: $(cat "$work/out")"
 
 expect_error 2 "unknown option '--frobnicate'" "$LOCKSTEP" micro --frobnicate
 expect_error 2 "'-d'.*'float8'" "$LOCKSTEP" micro --allreduce -d float8
