@@ -45,7 +45,9 @@ static ls_rc add_point(const ls_options *options, const ls_impl *impl, const ls_
         return LS_OK;
     }
     LS_TRY(ls_run_check(&point->run));
-    return ls_run_check(&point->base);
+    LS_TRY(ls_run_full_steps(&point->run));
+    LS_TRY(ls_run_check(&point->base));
+    return ls_run_full_steps(&point->base);
 }
 
 /* The points of one implementation for one model, dtype, scaling and device count. */

@@ -48,6 +48,9 @@ static ls_rc prepare(ls_rank_data *data, const ls_rank *place, size_t ranks_here
     if (!run->evaluate_only) {
         LS_TRY(ls_dataset_open(run->data, LS_SPLIT_TRAIN, &data->train));
         LS_TRY(ls_run_fits(run, &data->model, &data->train));
+        ls_sampler share = ls_run_sampler(run, data->train.count, place->world, place->rank);
+        size_t length = ls_sampler_length(&share);
+        data->batch = data->batch < length ? data->batch : length; /* one short batch, as PyTorch's DataLoader */
         bump_all(data, place, ranks_here);
     }
     if (run->evaluate) {

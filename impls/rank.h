@@ -41,6 +41,10 @@ ls_rc ls_run_batches(const ls_run *run, size_t *local, size_t *global);
  * ls_run_batches. */
 ls_rc ls_run_share(const ls_run *run, size_t count, size_t *length, size_t *batch);
 
+/* Refuses a run whose ranks never have a full step, since a shard has fewer samples than a batch: one line with both and
+ * LS_BAD_INPUT. Such a run trains (an epoch is one short step), but nothing can be said of the speed of its batch. */
+ls_rc ls_run_full_steps(const ls_run *run);
+
 /* Epochs asked for, else the model's own: what the learning rate's schedule is laid out for. */
 size_t ls_run_epochs(const ls_run *run);
 

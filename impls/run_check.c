@@ -83,12 +83,26 @@ static ls_rc check_impl(const ls_run *run) {
     return LS_OK;
 }
 
+/* A shard smaller than the batch is one short step an epoch; one without a sample is nothing to train on. */
+static ls_rc check_shards(const ls_run *run, size_t count) {
+    size_t length, batch;
+    LS_TRY(ls_run_share(run, count, &length, &batch));
+    if (length > 0) {
+        return LS_OK;
+    }
+    return ls_fail(LS_BAD_INPUT,
+                   "--drop-last: %s has %zu training samples, fewer than the %zu ranks, so that none is left; leave it "
+                   "out or use fewer devices",
+                   run->data, count, ls_impl_find(run->impl)->ranks(run->devices));
+}
+
 /* By the headers of the files: ranks read and check them completely. */
 static ls_rc check_data(const ls_run *run, const ls_model *model) {
     ls_dataset sizes;
     if (!run->evaluate_only) {
         LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &sizes));
         LS_TRY(ls_run_fits(run, model, &sizes));
+        LS_TRY(check_shards(run, sizes.count));
     }
     if (!run->evaluate) {
         return LS_OK;

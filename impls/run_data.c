@@ -38,6 +38,23 @@ ls_rc ls_run_fits(const ls_run *run, const ls_model *model, const ls_dataset *da
     return LS_OK;
 }
 
+ls_rc ls_run_full_steps(const ls_run *run) {
+    size_t length, batch;
+    ls_dataset data = {0};
+    LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data));
+    LS_TRY(ls_run_share(run, data.count, &length, &batch));
+    if (batch <= length) {
+        return LS_OK;
+    }
+    size_t ranks = ls_impl_find(run->impl)->ranks(run->devices);
+    return ls_fail(
+        LS_BAD_INPUT,
+        "%s %zu: %s on %zu devices has %zu samples a rank and step, a rank's shard %zu (%zu samples over %zu "
+        "rank%s), so there is no full step to time; choose a smaller batch or more data",
+        run->global_batch > 0 ? "--global-batch" : "--batch", run->global_batch > 0 ? run->global_batch : run->batch,
+        run->impl, run->devices, batch, length, data.count, ranks, ranks == 1 ? "" : "s");
+}
+
 ls_rc ls_run_share(const ls_run *run, size_t count, size_t *length, size_t *batch) {
     size_t local, global;
     LS_TRY(ls_run_batches(run, &local, &global));

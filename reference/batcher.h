@@ -10,7 +10,7 @@
 typedef struct ls_batcher ls_batcher;
 
 /* dataset must outlive the batcher. batch: samples a step of this rank (the last step of an epoch may have fewer). A batch
- * larger than the shard is refused with one line and LS_BAD_INPUT. */
+ * larger than the shard is refused with one line and LS_BAD_INPUT: ranks ask for the shard then (impls/rank.c). */
 ls_rc ls_batcher_open(const ls_dataset *dataset, const ls_sampler *sampler, size_t batch, ls_batcher **out);
 void ls_batcher_close(ls_batcher *batcher);
 

@@ -19,7 +19,10 @@ expect_error 2 "single trains on one device, --devices says 2" "$LOCKSTEP" train
 expect_exit 0 "$LOCKSTEP" train --impl single --data synthetic:64 --steps 1
 
 # Batches.
-expect_error 2 "batch" "$LOCKSTEP" train --impl ddp --devices 2 --data synthetic:100 --batch 51
+expect_error 2 "^lockstep: --batch 51: ddp on 2 devices .* a rank's shard 50 \(100 samples over 2 ranks\)" \
+  "$LOCKSTEP" sweep --impl ddp --devices 2 --scaling weak --data synthetic:100 --batch 51 -o "$work/short.jsonl"
+expect_error 2 "^lockstep: --drop-last: synthetic:3 has 3 training samples, fewer than the 4 ranks" \
+  "$LOCKSTEP" train --impl ddp --devices 4 --data synthetic:3 --drop-last
 expect_error 2 "global" "$LOCKSTEP" train --impl ddp --devices 2 --global-batch 65
 
 # Data files, as a user meets them.

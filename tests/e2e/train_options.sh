@@ -70,6 +70,23 @@ for impl in dp ddp mpi; do
   same "$impl" reference
 done
 
+# A shard smaller than the batch is one short step, as PyTorch's DataLoader makes it: as a batch of the shard's size.
+short=(--data synthetic:50 --model seed-conv --epochs 2 --optimizer adam)
+hash_of() {
+  expect_exit 0 "$LOCKSTEP" train "${short[@]}" "$@" --json "$work/short.jsonl"
+  tail -n 1 "$work/short.jsonl" | jq -r '.param_hash'
+}
+for run in "single 1 50" "dp 3 17" "ddp 2 25" "ddp 3 17" "mpi 2 25"; do
+  read -r impl devices shard <<<"$run"
+  whole=$(hash_of --impl "$impl" --devices "$devices" --batch "$shard")
+  for batch in 64 1048576; do
+    [ "$(hash_of --impl "$impl" --devices "$devices" --batch "$batch")" = "$whole" ] || fail "$run: other bits with a batch of $batch"
+  done
+done
+expect_exit 0 "$LOCKSTEP" verify --impl single,dp,ddp,mpi --devices 1,2,3 --data synthetic:50 --model seed-conv --batch 64 \
+  --dtype float64 --bucket-bytes 16KiB
+grep -qE '^15 passed, 0 failed, 0 skipped, 0 mistrusted' "$work/out" || fail "short batches: $(tail -n 1 "$work/out")"
+
 # The speed-up names its base.
 expect_exit 0 "$LOCKSTEP" train --data "$data" --model seed-conv --impl ddp --devices 2 --batch 8 --epochs 1 --baseline
 grep -qE '^Trained 400 samples in .* samples/s' "$work/out" || fail "no throughput: $(tail -n 3 "$work/out")"
