@@ -119,8 +119,9 @@ ls_rc ls_model_state_take(const ls_model *model, const ls_state *state, const ch
         const ls_state_tensor *tensor = ls_state_find(state, name);
         if (tensor == NULL) {
             return ls_fail(LS_BAD_INPUT,
-                           "%s: tensor '%s' of model %s is missing; the file has %zu tensors, the first '%.100s'", path,
-                           name, model->name, state->count, state->count > 0 ? state->tensors[0].name : "");
+                           "%s: tensor '%s' of model %s is missing; the file has %zu tensors, the first '%.100s'%s",
+                           path, name, model->name, state->count, state->count > 0 ? state->tensors[0].name : "",
+                           prefix[0] == '\0' ? "; a file of another network is read with that network's --model" : "");
         }
         LS_TRY(check_tensor(tensor, e, path, model->name));
         if (e->flat != NULL && e->is_count) {

@@ -52,7 +52,8 @@ done
 # What cannot be: one line, exit 2, nothing written.
 expect_error 2 "'--load' is missing" "$LOCKSTEP" eval
 expect_error 2 "none.pth: cannot be opened" "$LOCKSTEP" eval --load "$work/none.pth"
-expect_error 2 "tensor 'fc.weight' of model seed-conv is missing" "$LOCKSTEP" eval --model seed-conv --load "$work/model.pth"
+expect_error 2 "tensor 'fc.weight' of model seed-conv is missing; .*; a file of another network is read with that network's --model" \
+  "$LOCKSTEP" eval --model seed-conv --load "$work/model.pth"
 head -c 50000 "$work/model.pth" >"$work/cut.pth"
 expect_error 2 "cut.pth: .*truncated" "$LOCKSTEP" train --impl mpi --devices 2 --load "$work/cut.pth" --save "$work/no.pth"
 [ ! -e "$work/no.pth" ] || fail "a file was written after a refusal"
