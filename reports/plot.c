@@ -40,20 +40,48 @@ bool ls_plot_has_points(const ls_plot *plot, const ls_report_group *group) {
     return false;
 }
 
-/* The ideal's base: the row with the fewest devices, single before others. */
-static const ls_report_point *base_point(const ls_report_group *group) {
-    const ls_report_point *best = NULL;
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The ideal at a device count by the rows of all points: each has measured the same base in its own turn, some of them at a moment
+ * when the machine was slow, so the median counts. values: room for as many as the group has points. False: unknown. */
+static bool ideal_at(const ls_plot *plot, const ls_report_group *group, size_t devices, double *values, double *out) {
+    size_t count = 0;
     for (size_t s = 0; s < group->count; s++) {
-        const ls_report_series *series = &group->series[s];
-        bool single = strcmp(series->label, "single") == 0;
-        if (series->count > 0 && (best == NULL || single || series->points[0].devices < best->devices)) {
-            best = &series->points[0];
-            if (single) {
-                break;
-            }
+        for (size_t p = 0; p < group->series[s].count; p++) {
+            count += plot->ideal(group->series[s].points[p].row, devices, &values[count]);
         }
     }
-    return best;
+    if (count == 0) {
+        return false;
+    }
+    qsort(values, count, sizeof values[0], ascending);
+    *out = 0.5 * (values[(count - 1) / 2] + values[count / 2]);
+    return true;
+}
+
+static ls_rc write_ideal(const ls_plot *plot, const ls_report_group *group, size_t last, FILE *out) {
+    size_t points = 1;
+    for (size_t s = 0; s < group->count; s++) {
+        points += group->series[s].count;
+    }
+    double *values = ls_calloc(points, sizeof values[0], "the ideals of a plot");
+    if (values == NULL) {
+        return LS_DEVICE_FAILED;
+    }
+    fprintf(out, "\n\n# %s\n", plot->ideal_label);
+    for (size_t devices = 1; devices <= last; devices++) {
+        double ideal = 0;
+        if (ideal_at(plot, group, devices, values, &ideal)) {
+            fprintf(out, "%zu %.10g\n", devices, ideal);
+        } else {
+            fprintf(out, "%zu NaN\n", devices);
+        }
+    }
+    free(values);
+    return LS_OK;
 }
 
 /* The most devices of any point on the plot, or of any that is scaling: beyond those an ideal would promise nothing. */
@@ -71,7 +99,7 @@ static size_t most_devices(const ls_plot *plot, const ls_report_group *group, bo
 }
 
 /* Blocks for gnuplot's index: for each series its points, then its oversubscribed points; last the ideal. */
-static void write_data(const ls_plot *plot, const ls_report_group *group, FILE *out) {
+static ls_rc write_data(const ls_plot *plot, const ls_report_group *group, FILE *out) {
     fprintf(out, "# %s\n# %s\n# columns: devices, median, low, high\n", plot->title, group->title);
     for (size_t s = 0; s < group->count; s++) {
         for (int hollow = 0; hollow < 2; hollow++) {
@@ -90,17 +118,7 @@ static void write_data(const ls_plot *plot, const ls_report_group *group, FILE *
             }
         }
     }
-    fprintf(out, "\n\n# %s\n", plot->ideal_label);
-    const ls_report_point *base = base_point(group);
-    size_t last = most_devices(plot, group, true);
-    for (size_t devices = 1; devices <= last; devices++) {
-        double ideal = 0;
-        if (base != NULL && plot->ideal(base->row, devices, &ideal)) {
-            fprintf(out, "%zu %.10g\n", devices, ideal);
-        } else {
-            fprintf(out, "%zu NaN\n", devices);
-        }
-    }
+    return write_ideal(plot, group, most_devices(plot, group, true), out);
 }
 
 /* Okabe and Ito's colours, told apart by colour-blind readers too; shapes differ as well. */
@@ -172,8 +190,9 @@ static ls_rc write_file(const char *folder, const char *stem, const char *ending
     if (out == NULL) {
         return ls_fail(LS_BAD_INPUT, "cannot write '%s': %s", path, strerror(errno));
     }
+    ls_rc rc = LS_OK;
     if (strcmp(ending, "dat") == 0) {
-        write_data(plot, group, out);
+        rc = write_data(plot, group, out);
     } else {
         write_script(plot, group, stem, out);
     }
@@ -181,7 +200,7 @@ static ls_rc write_file(const char *folder, const char *stem, const char *ending
     if (fclose(out) != 0 || bad) {
         return ls_fail(LS_BAD_INPUT, "cannot write '%s': %s", path, strerror(errno));
     }
-    return LS_OK;
+    return rc;
 }
 
 static ls_rc run_gnuplot(const char *folder, const char *stem) {

@@ -11,7 +11,8 @@ typedef struct ls_plot {
     const char *title; /* of the y axis, with its unit */
     /* The value of a row; false: this row has no place on this plot. */
     bool (*value)(const json_t *row, ls_report_value *out);
-    /* The ideal at a device count, from the row's own base; false: unknown. */
+    /* The ideal at a device count, from the row's own base; false: unknown. A plot shows the median over its
+     * rows. */
     bool (*ideal)(const json_t *row, size_t devices, double *out);
     const char *ideal_label;
     bool show_oversubscribed; /* as hollow points without a line; else they are left out */

@@ -23,7 +23,7 @@ static void caption(const ls_report_group *group, char *text, size_t size) {
              "Median over rounds (fresh processes; a round's median step) with its interval of 95 %% or more; a step "
              "lasts until its slowest rank is done. Ideal: "
              "devices times the throughput of the base, the plain single-device trainer on the same %s batch, measured "
-             "in turn with each point.%s",
+             "in turn with each point; of these the median.%s",
              group->weak ? "local" : "global",
              ls_report_has_oversubscribed(group)
                  ? " Hollow points are oversubscribed: more devices than cores take part, so they share cores and say "

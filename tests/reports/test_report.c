@@ -73,7 +73,7 @@ static void write_good(void) {
     row(out, "dp", 4, 0.010, 0.004, true, "PASSED");
     row(out, "dp", 2, 0.005, 0.004, false, "PASSED");
     row(out, "mpi", 2, 0, 0, false, "FAILED");
-    row(out, "single", 1, 0.004, 0.004, false, "PASSED");
+    row(out, "single", 1, 0.004, 0.008, false, "PASSED"); /* its base alone was slow: the ideal is that of most rows */
     assert_int_equal(fclose(out), 0);
 }
 
