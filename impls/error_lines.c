@@ -1,13 +1,14 @@
 #include "impls/error_lines.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "impls/rank_pipe.h"
 
 enum { LINE_SIZE = 2048, HELD = 64, SEEN = 64, RECENT = 16 };
 
@@ -21,7 +22,7 @@ typedef struct held_line {
 } held_line;
 
 struct ls_error_lines {
-    int ends[2]; /* -1: closed */
+    ls_rank_pipe pipe;
     bool mpirun, in_block;
     char hint[LINE_SIZE / 4];
     char partial[LINE_SIZE];
@@ -40,42 +41,32 @@ ls_rc ls_error_lines_open(bool mpirun, ls_error_lines **out) {
         return LS_DEVICE_FAILED;
     }
     lines->mpirun = mpirun;
-    if (pipe2(lines->ends, O_CLOEXEC) != 0) {
+    ls_rc rc = ls_rank_pipe_open(&lines->pipe);
+    if (rc != LS_OK) {
         free(lines);
-        return ls_fail(LS_DEVICE_FAILED, "pipe: %s", strerror(errno));
-    }
-    /* only the reading end: the ranks' end must block, or lines would be lost */
-    if (fcntl(lines->ends[0], F_SETFL, O_NONBLOCK) != 0) {
-        ls_error_lines_close(lines);
-        return ls_fail(LS_DEVICE_FAILED, "fcntl: %s", strerror(errno));
+        return rc;
     }
     *out = lines;
     return LS_OK;
 }
 
 void ls_error_lines_close(ls_error_lines *lines) {
-    if (lines == NULL) {
-        return;
+    if (lines != NULL) {
+        ls_rank_pipe_close(&lines->pipe);
+        free(lines);
     }
-    for (size_t i = 0; i < 2; i++) {
-        if (lines->ends[i] >= 0) {
-            close(lines->ends[i]);
-        }
-    }
-    free(lines);
 }
 
 int ls_error_lines_writer(const ls_error_lines *lines) {
-    return lines->ends[1];
+    return lines->pipe.writer;
 }
 
 int ls_error_lines_reader(const ls_error_lines *lines) {
-    return lines->ends[0];
+    return lines->pipe.reader;
 }
 
 void ls_error_lines_started(ls_error_lines *lines) {
-    close(lines->ends[1]);
-    lines->ends[1] = -1;
+    ls_rank_pipe_started(&lines->pipe);
 }
 
 static time_t now_seconds(void) {
@@ -204,7 +195,7 @@ static void take_line(ls_error_lines *lines, const char *text) {
 void ls_error_lines_read(ls_error_lines *lines) {
     char block[4096];
     ssize_t count;
-    while ((count = read(lines->ends[0], block, sizeof block)) > 0) {
+    while ((count = read(lines->pipe.reader, block, sizeof block)) > 0) {
         for (ssize_t i = 0; i < count; i++) {
             bool full = lines->partial_size == sizeof lines->partial - 1;
             if (block[i] == '\n' || full) {

@@ -74,10 +74,10 @@ ls_rc ls_launch_mpirun(const char *program, char **arguments, size_t world, cons
 
 ls_rc ls_launch_mpi(const char *program, char **argv, size_t world, const char *run_dir, ls_environment *environment,
                     ls_watch *watch) {
-    LS_TRY(ls_output_relay_open(&watch->output));
+    LS_TRY(ls_rank_pipe_open(&watch->output));
     ls_spawn_files files = {.in = -1, .out = watch->output.writer, .error = ls_error_lines_writer(watch->lines)};
     LS_TRY(ls_launch_mpirun(program, argv + 1, world, run_dir, environment, &files, &watch->children[0]));
-    ls_output_relay_started(&watch->output);
+    ls_rank_pipe_started(&watch->output);
     atomic_store(&watch->page->supervisor, (uint32_t)watch->children[0].pid);
     return LS_OK;
 }

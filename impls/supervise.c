@@ -41,9 +41,20 @@ static bool writers_gone(const struct pollfd *pipe) {
     return (pipe->revents & (POLLHUP | POLLIN)) == POLLHUP;
 }
 
+/* Prints what mpirun has written. What cannot be written stays an error of stdout, for ls_output_end; when nobody reads stdout any
+ * more the run is interrupted by SIGPIPE (impls/interrupt.h). */
+static void relay(const ls_rank_pipe *output) {
+    char block[4096];
+    ssize_t count;
+    while (output->open && (count = read(output->reader, block, sizeof block)) > 0) {
+        (void)fwrite(block, 1, (size_t)count, stdout);
+        (void)fflush(stdout);
+    }
+}
+
 void ls_watch_read(ls_watch *watch) {
     ls_error_lines_read(watch->lines);
-    ls_output_relay_read(&watch->output);
+    relay(&watch->output);
 }
 
 /* Waits at most limit_ms (-1: no limit) for something to happen and reads what the ranks write. extra: two more file
@@ -132,7 +143,7 @@ void ls_watch_end(ls_watch *watch, int stopped) {
 
 void ls_watch_close(ls_watch *watch) {
     ls_error_lines_close(watch->lines);
-    ls_output_relay_close(&watch->output);
+    ls_rank_pipe_close(&watch->output);
     ls_progress_close(watch->page);
     free(watch->children);
     free(watch->rank_fds);

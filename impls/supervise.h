@@ -4,8 +4,8 @@
 
 #include "impls/error_lines.h"
 #include "impls/launch.h"
-#include "impls/output_relay.h"
 #include "impls/progress.h"
+#include "impls/rank_pipe.h"
 #include "impls/spawn.h"
 
 /* The processes that the launcher started: one for all ranks, one a rank, or mpirun. */
@@ -13,7 +13,7 @@ typedef struct ls_watch {
     const ls_run *run;
     ls_progress *page;
     ls_error_lines *lines;
-    ls_output_relay output; /* of mpirun; other ranks have this process's stdout */
+    ls_rank_pipe output; /* of mpirun, which drops what it cannot write; other ranks have this process's stdout */
     size_t count;
     ls_child *children;
     bool mpirun;
