@@ -53,18 +53,8 @@ ls_rc ls_option_parse_normalize(const ls_option *option, const char *value, ls_o
 
 void ls_option_format_normalize(const ls_option *option, const ls_run *run, char *text, size_t size) {
     (void)option;
-    const ls_normalize *normalize = &run->normalize;
-    size_t used = 0;
     text[0] = '\0';
-    if (run->normalize_given && normalize->channels == 0) {
-        snprintf(text, size, "none");
-        return;
-    }
-    for (size_t i = 0; run->normalize_given && i < 2 * normalize->channels && used < size; i++) {
-        size_t c = i % normalize->channels;
-        const char *before = i == 0 ? "" : c == 0 ? "," : "/";
-        int length = snprintf(text + used, size - used, "%s%.17g", before,
-                              i < normalize->channels ? normalize->mean[c] : normalize->std[c]);
-        used += length > 0 ? (size_t)length : 0;
+    if (run->normalize_given) {
+        ls_normalize_format(&run->normalize, text, size);
     }
 }

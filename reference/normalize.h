@@ -15,4 +15,7 @@ typedef struct ls_normalize {
     double std[LS_NORMALIZE_MAX_CHANNELS];
 } ls_normalize;
 
+/* As --normalize takes it: "none", "0.1307,0.3081" or "M1/M2/M3,S1/S2/S3", with every digit. Cut off where size does not do. */
+void ls_normalize_format(const ls_normalize *normalize, char *text, size_t size);
+
 #endif

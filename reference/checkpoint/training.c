@@ -48,19 +48,6 @@ static void describe_loss(const ls_training *t, char *text) {
              ls_loss_reduction_name(t->loss.reduction), t->loss.label_smoothing);
 }
 
-/* As --normalize takes it. */
-static void describe_normalize(const ls_normalize *n, char *text) {
-    size_t used = (size_t)snprintf(text, TEXT, "%s", n->channels == 0 ? "none" : "");
-    for (size_t i = 0; i < 2 * n->channels && used < TEXT; i++) {
-        const size_t c = i % n->channels;
-        used += (size_t)snprintf(text + used, TEXT - used, "%s%.17g",
-                                 i == 0   ? ""
-                                 : c == 0 ? ","
-                                          : "/",
-                                 i < n->channels ? n->mean[c] : n->std[c]);
-    }
-}
-
 static void likenesses_of(const ls_training *t, likeness rows[LIKENESSES]) {
     const likeness named[LIKENESSES] = {
         {.key = "model", .meaning = "--model"},
@@ -88,7 +75,7 @@ static void likenesses_of(const ls_training *t, likeness rows[LIKENESSES]) {
     describe_optimizer(t, rows[i++].value);
     describe_data(t, rows[i++].value);
     describe_loss(t, rows[i++].value);
-    describe_normalize(&t->normalize, rows[i++].value);
+    ls_normalize_format(&t->normalize, rows[i++].value, TEXT);
 }
 
 static ls_rc set_number(ls_state *state, const char *key, uint64_t number) {
