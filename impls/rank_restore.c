@@ -11,17 +11,15 @@
 #include "reference/dataset.h"
 #include "reference/replica_buffers.h"
 
-/* What of a checkpoint must be alike in the run. data: the training set, or its sizes alone. */
-static ls_rc training_of(const ls_run *run, const ls_impl *impl, size_t global_batch, const ls_dataset *data,
+/* What of a checkpoint must be alike in the run, but for the hash of the training set. samples: of that set. */
+static ls_rc training_of(const ls_run *run, const ls_impl *impl, size_t global_batch, size_t samples,
                          ls_training *training) {
     ls_model model;
-    const bool is_open = data->pixels != NULL || data->values != NULL;
     *training = (ls_training){
         .ranks = impl->ranks(run->devices),
         .devices = run->devices,
         .global_batch = global_batch,
-        .samples = data->count,
-        .data = is_open ? ls_dataset_hash(data) : 0,
+        .samples = samples,
         .loss = run->loss,
         .seed = run->seed,
         .dtype = run->dtype,
@@ -79,7 +77,7 @@ static ls_rc check_inputs(const ls_run *run, const ls_model *model, uint64_t *do
     LS_TRY(ls_run_batches(run, &local, &global));
     LS_TRY(ls_dataset_shape(run->data, LS_SPLIT_TRAIN, &data)); /* its size is part of the order */
     ls_training training;
-    LS_TRY(training_of(run, ls_impl_find(run->impl), global, &data, &training));
+    LS_TRY(training_of(run, ls_impl_find(run->impl), global, data.count, &training));
     LS_TRY(ls_training_read(run->resume, model, &training));
     *done = training.steps;
     return check_left(run, &training);
@@ -210,6 +208,7 @@ static ls_rc restore(ls_rank_task *task, ls_training *training) {
     size_t replicas;
     ls_replica *replica = data->impl->replica(task->self, 0, &replicas);
     if (task->rank.rank == 0) {
+        training->data = resume ? ls_dataset_hash(&data->train) : 0;
         LS_TRY(resume ? ls_training_read(run->resume, &data->model, training)
                       : ls_model_load(run->load, &data->model, run->dtype, &training->values));
     }
@@ -273,7 +272,7 @@ ls_rc ls_rank_restore(ls_rank_task *task, size_t *first_epoch) {
         return LS_OK;
     }
     ls_training training;
-    LS_TRY(training_of(data->run, data->impl, data->global_batch, &data->train, &training));
+    LS_TRY(training_of(data->run, data->impl, data->global_batch, data->train.count, &training));
     ls_rc rc = allocate(data, &training);
     if (rc == LS_OK) {
         rc = restore(task, &training);
@@ -298,6 +297,7 @@ static ls_rc write_checkpoint(ls_rank_task *task, ls_training *training) {
     for (size_t k = 0; k < training->buffer_count; k++) {
         LS_TRY(ls_replica_read_optimizer_state(replica, k, training->buffers[k]));
     }
+    training->data = ls_dataset_hash(&data->train);
     training->optimizer_step = ls_replica_optimizer_step(replica);
     training->mask_step = ls_replica_step(replica);
     return ls_training_write(data->run->checkpoint, &data->model, training);
@@ -310,7 +310,7 @@ ls_rc ls_rank_checkpoint(ls_rank_task *task, size_t epochs) {
     }
     ls_progress_bump(task->progress, LS_STAGE_SAVING);
     ls_training training;
-    LS_TRY(training_of(data->run, data->impl, data->global_batch, &data->train, &training));
+    LS_TRY(training_of(data->run, data->impl, data->global_batch, data->train.count, &training));
     training.epochs = epochs;
     training.steps = task->steps;
     ls_rc rc = allocate(data, &training);
