@@ -114,61 +114,57 @@ static void rows_are_grouped_and_sorted(void **state) {
     ls_report_rows_free(&rows);
 }
 
-/* A row of the good file, timed in another mode. */
-static void write_mode(FILE *out, const json_t *good, const char *math, const char *verification) {
-    json_t *changed = json_deep_copy(good);
-    json_object_set_new(changed, "math", json_string(math));
-    json_object_set_new(changed, "verification", json_string(verification));
-    assert_int_equal(json_dumpf(changed, out, JSON_COMPACT), 0);
-    fputc('\n', out);
-    json_decref(changed);
-}
-
-/* Modes of the layer math are never on one plot, and what was not verified says so in the title. */
-static void modes_are_apart(void **state) {
-    (void)state;
+/* A row of the good file; a new reference. */
+static json_t *good_row(void) {
     write_good();
     ls_report_rows rows;
     assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
     json_t *good = json_deep_copy(rows.groups[0].series[0].points[0].row);
     ls_report_rows_free(&rows);
+    return good;
+}
+
+/* A results file of count rows: the good one with the members of each of these objects in place of its own. */
+static void write_changed(const char *const *changes, size_t count) {
+    json_t *good = good_row();
     FILE *out = open_results();
-    write_mode(out, good, "exact", "PASSED");
-    write_mode(out, good, "fast", "none");
-    write_mode(out, good, "im2col", "PASSED");
+    for (size_t i = 0; i < count; i++) {
+        json_t *changed = json_deep_copy(good), *change = json_loads(changes[i], 0, NULL);
+        assert_int_equal(json_object_update(changed, change), 0);
+        assert_int_equal(json_dumpf(changed, out, JSON_COMPACT), 0);
+        fputc('\n', out);
+        json_decref(changed);
+        json_decref(change);
+    }
     assert_int_equal(fclose(out), 0);
+    json_decref(good);
+}
+
+/* Modes of the layer math are never on one plot, and what was not verified says so in the title. */
+static void modes_are_apart(void **state) {
+    (void)state;
+    static const char *const modes[] = {"{\"math\":\"exact\",\"verification\":\"PASSED\"}",
+                                        "{\"math\":\"fast\",\"verification\":\"none\"}",
+                                        "{\"math\":\"im2col\",\"verification\":\"PASSED\"}"};
+    ls_report_rows rows;
+    write_changed(modes, sizeof modes / sizeof modes[0]);
     assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
     assert_int_equal(rows.count, 3);
     assert_int_equal(strncmp(rows.groups[0].title, "seed-cnn, ", 10), 0);
     assert_int_equal(strncmp(rows.groups[1].title, "fast math, NOT VERIFIED: seed-cnn, ", 35), 0);
     assert_int_equal(strncmp(rows.groups[2].title, "im2col math: seed-cnn, ", 23), 0);
     assert_true(strcmp(rows.groups[0].key, rows.groups[1].key) != 0);
-    json_decref(good);
     ls_report_rows_free(&rows);
 }
 
 /* A row with an option of its own stands beside the one without, in its own series or, of graphs, on its own plot. */
 static void options_are_apart(void **state) {
     (void)state;
-    write_good();
-    ls_report_rows rows;
-    assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
-    json_t *good = json_deep_copy(rows.groups[0].series[0].points[0].row);
-    ls_report_rows_free(&rows);
-    FILE *out = open_results();
     static const char *const options[] = {"{}", "{\"graph\":false,\"mpi_buffers\":\"host\",\"nccl_register\":null}",
                                           "{\"mpi_buffers\":\"device\"}", "{\"nccl_register\":true}",
                                           "{\"graph\":true}"};
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        json_t *changed = json_deep_copy(good), *option = json_loads(options[i], 0, NULL);
-        assert_int_equal(json_object_update(changed, option), 0);
-        assert_int_equal(json_dumpf(changed, out, JSON_COMPACT), 0);
-        fputc('\n', out);
-        json_decref(changed);
-        json_decref(option);
-    }
-    assert_int_equal(fclose(out), 0);
-    json_decref(good);
+    ls_report_rows rows;
+    write_changed(options, sizeof options / sizeof options[0]);
     assert_int_equal(ls_report_rows_read(results, &rows), LS_OK);
     assert_int_equal(rows.repeated, 1); /* the second says of the first what it did not say */
     assert_int_equal(rows.count, 2);
