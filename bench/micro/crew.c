@@ -97,10 +97,8 @@ static ls_rc give_up(ls_crew *crew, int rank, uint32_t pid, ls_rc rc, const char
             return rc;
         }
     }
-    const char *hint = crew->kind == LS_CREW_MPI ? ls_error_lines_hint(crew->watch.lines) : "";
-    if (what != NULL) {
-        hint = ""; /* mpirun's words are about the same */
-    }
+    /* where what is known mpirun's words are about the same */
+    const char *hint = what == NULL && crew->kind == LS_CREW_MPI ? ls_error_lines_hint(crew->watch.lines) : "";
     return ls_fail(rc, "%s of the measurement (%s) %s%s%.200s", who, ls_crew_kind_name(crew->kind),
                    what != NULL ? what : "failed", hint[0] != '\0' ? ": " : "", hint);
 }
