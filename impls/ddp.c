@@ -392,7 +392,11 @@ static ls_rc ddp_step(void *self, const ls_batch *batch, size_t global_count) {
                            .counters = &d->counters,
                            .protocol = &d->protocol};
     ls_rc rc = ls_replica_load(d->replica, batch);
-    return keep_failure(d, rc == LS_OK ? ls_step_graph_run(&d->graph, &parts, batch->count) : rc);
+    rc = rc == LS_OK ? ls_step_graph_run(&d->graph, &parts, batch->count) : rc;
+    if (rc != LS_OK) {
+        ls_ddp_watch_explain(&d->watch);
+    }
+    return keep_failure(d, rc);
 }
 
 /* Results. All wait through the watch, so that a failed peer is named instead of waited for. */

@@ -185,6 +185,16 @@ ls_rc ls_ddp_watch_enqueued(ls_ddp_watch *watch, cudaStream_t stream) {
     return rc;
 }
 
+void ls_ddp_watch_explain(ls_ddp_watch *watch) {
+    (void)pthread_mutex_lock(&watch->mutex);
+    ncclResult_t error = watch->failed ? ncclSuccess : async_error(watch);
+    if (error != ncclSuccess) {
+        (void)fail_async(watch, error);
+        give_up(watch);
+    }
+    (void)pthread_mutex_unlock(&watch->mutex);
+}
+
 ls_rc ls_ddp_watch_wait(ls_ddp_watch *watch, cudaStream_t stream) {
     cudaError_t status = cudaStreamSynchronize(stream);
     (void)pthread_mutex_lock(&watch->mutex);

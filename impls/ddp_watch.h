@@ -45,6 +45,10 @@ ls_rc ls_ddp_watch_check(ls_ddp_watch *watch, ncclResult_t status, const char *c
 /* After collectives were enqueued on stream: records their progress and starts the clock. */
 ls_rc ls_ddp_watch_enqueued(ls_ddp_watch *watch, cudaStream_t stream);
 
+/* A call has failed on the rank's own thread. When a collective is the cause, whose failure every later call on the device meets, says
+ * so in NCCL's words, which name the peer, and ends the communicator; once. */
+void ls_ddp_watch_explain(ls_ddp_watch *watch);
+
 /* Waits for a stream that depends on collectives. When they failed, one line with the reason. */
 ls_rc ls_ddp_watch_wait(ls_ddp_watch *watch, cudaStream_t stream);
 
